@@ -5,7 +5,7 @@ import { chooseAnother } from "./import/state.ts";
 import { startStatus } from "./import/status.tsx";
 import { startFeed } from "./state/feed.ts";
 import { dropWork, resumeWork } from "./state/selection.ts";
-import { forgetTrail } from "./state/storage.ts";
+import { forgetTrail, theme } from "./state/storage.ts";
 import { startLists } from "./state/plants.ts";
 import { follow, route } from "./state/route.ts";
 import { startSaving, unsaved, waiting } from "./state/saving.ts";
@@ -21,6 +21,11 @@ import { isShortcutsOpen, keepFocus, listenForKeys } from "./view/shortcuts.tsx"
 effect(() => {
   const view = identity.value === undefined ? t.shell.signIn : t.shell.views[route.value.view];
   document.title = `${view} · Plant Store`;
+});
+effect(() => {
+  const { dataset } = document.documentElement;
+  if (theme.value === undefined) delete dataset["theme"];
+  else dataset["theme"] = theme.value;
 });
 effect(() => {
   if (identity.value === undefined) shownOnce.value = undefined;

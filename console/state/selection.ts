@@ -19,7 +19,8 @@ import { en } from "../text/en.ts";
 import { fill, join, plural, pluralInEnglish, t } from "../text/text.ts";
 import { arrived, gaps, hasHistory } from "./feed.ts";
 import { formatCount, formatName, quote } from "./format.ts";
-import { list, sortAll } from "./plants.ts";
+import { list } from "./plants.ts";
+import { sortAll } from "./plant-list.ts";
 import {
   capture,
   keepUnchanged,
@@ -55,8 +56,13 @@ export function selectAll(isAll: boolean): void {
   list.value.selection.value = { isAll, ids: new Set() };
 }
 
-/** With `isRange`, also every plant between this one and the one selected before. */
-export function select(index: number, isRange: boolean): void {
+/** The next one that is selected is the end of a range: a finger has no Shift. */
+export const isRangeNext = signal(false);
+
+/** With `isShift`, also every plant between this one and the one selected before. */
+export function select(index: number, isShift: boolean): void {
+  const isRange = isShift || isRangeNext.value;
+  isRangeNext.value = false;
   const { isAll, ids, last } = selection.value;
   const chosen = list.value.plants[index];
   if (chosen === undefined) return;
@@ -107,8 +113,14 @@ export async function* readSubject(
 
 /** Plants of a sorted list that are written to a file at once. */
 const BLOCK_LENGTH = 10_000;
-/** More than the first page of a list. */
-const ASKED_ABOVE = 100;
+/**
+ * The rule for questions: what cannot be undone asks, and so does the deletion of several plants, and a tag for more
+ * than the first page of a list.
+ */
+const isAsked = (task: Task, count: number): boolean =>
+  !hasHistory.value || count > (task.kind === "delete" ? 1 : BODY_ABOVE);
+/** More plants are sent as one job. */
+const BODY_ABOVE = 100;
 /** Plants changed by others whose current state is read. The feed has the rest. */
 const CONFLICTS_MAX = 10;
 /** After a job with more plants the list is reloaded instead. */
@@ -149,8 +161,7 @@ class BulkQuestion extends Question<Subject, number> {
       after: keepUnchanged,
       onFound: (count, isFirst) => {
         if (count === 0) asked.end(this);
-        // Asks if it concerns more plants than one page shows, or cannot be undone.
-        else if (isFirst && count <= ASKED_ABOVE && !this.isFinal) startAsked(this);
+        else if (isFirst && !isAsked(task, count)) startAsked(this);
       },
       onFailure: (error) => {
         asked.end(this);
@@ -282,7 +293,7 @@ export function startAsked(question: BulkQuestion): void {
   const { plants, matching } = about;
   const total = found.value ?? 0;
   asked.end(question);
-  const isByBody = matching === undefined && total > ASKED_ABOVE && fitsBody(plants, task);
+  const isByBody = matching === undefined && total > BODY_ABOVE && fitsBody(plants, task);
   const order: Order = {
     task,
     // In English, so that everyone finds the same name in the journal.
@@ -451,7 +462,7 @@ function report(job: Job): void {
 function describeClosing({ by, total = 0 }: Job): string | undefined {
   if (by !== "page") return t.plants.continuesAlone;
   // Fewer are done before this is read.
-  return total > ASKED_ABOVE ? t.plants.keepOpen : undefined;
+  return total > BODY_ABOVE ? t.plants.keepOpen : undefined;
 }
 
 async function stopJob(job: Job): Promise<void> {

@@ -58,6 +58,19 @@ export function setShortcuts(isOn: boolean): void {
   keep("localStorage", SHORTCUTS, isOn ? "on" : "off");
 }
 
+export const themes = ["light", "dark"] as const;
+type Theme = (typeof themes)[number];
+
+const THEME = "theme";
+
+/** Undefined is that of the system. */
+export const theme = signal(themes.find((each) => each === recall("localStorage", THEME)));
+
+export function setTheme(next: Theme | undefined): void {
+  theme.value = next;
+  keep("localStorage", THEME, next);
+}
+
 export interface Draft {
   readonly name: string;
   readonly tag: string | undefined;

@@ -21,6 +21,7 @@ export type Verb = keyof typeof t.plants.done;
 interface Done {
   readonly verb: Verb;
   readonly undos: ReadonlyMap<bigint, (isOnly: boolean) => unknown>;
+  readonly plants: readonly Plant[];
 }
 
 interface Action {
@@ -58,7 +59,8 @@ export function toastDone(verb: Verb, plant: Plant, undo: (isOnly: boolean) => u
   };
   const key = earlier?.key ?? ++count;
   const action = { label: t.shared.undo, run: () => void run() };
-  show({ key, text: fill(t.plants.done[verb], { what }), action, done: { verb, undos } });
+  const plants = [...(earlier?.done?.plants ?? []).filter(({ id }) => id !== plant.id), plant];
+  show({ key, text: fill(t.plants.done[verb], { what }), action, done: { verb, undos, plants } });
 }
 
 function show(next: Toast): void {

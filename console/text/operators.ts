@@ -227,6 +227,24 @@ export const operators = {
     },
   },
   tokens: {
+    signInLink: {
+      en: "Sign-in link",
+      de: "Link zum Anmelden",
+      fr: "Lien de connexion",
+      es: "Enlace para entrar",
+    },
+    linkFor: {
+      en: "Whoever opens it works as {who}, with: {may}. A phone can scan it.",
+      de: "Wer ihn öffnet, arbeitet als {who} und darf: {may}. Ein Telefon kann ihn scannen.",
+      fr: "La personne qui l’ouvre travaille en tant que {who} et peut : {may}. Un téléphone peut le scanner.",
+      es: "Quien lo abra trabaja como {who} y puede: {may}. Un teléfono puede escanearlo.",
+    },
+    linkCode: {
+      en: "QR code of the sign-in link",
+      de: "QR-Code des Links zum Anmelden",
+      fr: "Code QR du lien de connexion",
+      es: "Código QR del enlace para entrar",
+    },
     intro: {
       en: "Each person and each app signs in with a token of its own.",
       de: "Jede Person und jede App meldet sich mit einem eigenen Token an.",

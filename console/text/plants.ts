@@ -7,7 +7,7 @@ export const plants = {
   search: { en: "Search", de: "Suche", fr: "Recherche", es: "Búsqueda" },
   searchHint: {
     en: "Name, tag or id",
-    de: "Name, Schlagwort oder Id",
+    de: "Name, Schlagwort, Id",
     fr: "Nom, mot-clé ou id",
     es: "Nombre, etiqueta o id",
   },
@@ -89,6 +89,12 @@ export const plants = {
     },
   },
   selection: { en: "Selection", de: "Auswahl", fr: "Sélection", es: "Selección" },
+  selectTo: {
+    en: "Select from here to the next one you tick",
+    de: "Von hier bis zur nächsten angehakten auswählen",
+    fr: "Sélectionner d’ici jusqu’à la prochaine cochée",
+    es: "Seleccionar desde aquí hasta la siguiente marcada",
+  },
   selectNone: {
     en: "Select none",
     de: "Auswahl aufheben",
@@ -136,6 +142,13 @@ export const plants = {
     de: "Alle {count} außer {excepted} ausgewählt",
     fr: "Les {count} sauf {excepted} sélectionnées",
     es: "Las {count} menos {excepted} seleccionadas",
+  },
+  label: { en: "Label", de: "Etikett", fr: "Étiquette", es: "Rótulo" },
+  addAnother: {
+    en: "Add another",
+    de: "Noch eine",
+    fr: "Encore une",
+    es: "Otra igual",
   },
   labels: { en: "Labels", de: "Etiketten", fr: "Étiquettes", es: "Rótulos" },
   lastChanged: { en: "Last changed", de: "Geändert", fr: "Modifiée", es: "Último cambio" },

@@ -79,6 +79,12 @@ export const shell = {
   expires: { en: "Expires:", de: "Läuft ab:", fr: "Expire :", es: "Caduca:" },
   never: { en: "never", de: "nie", fr: "jamais", es: "nunca" },
   language: { en: "Language", de: "Sprache", fr: "Langue", es: "Idioma" },
+  theme: { en: "Appearance", de: "Darstellung", fr: "Apparence", es: "Apariencia" },
+  systemTheme: { en: "System", de: "System", fr: "Système", es: "Sistema" },
+  themes: {
+    light: { en: "Light", de: "Hell", fr: "Clair", es: "Claro" },
+    dark: { en: "Dark", de: "Dunkel", fr: "Sombre", es: "Oscuro" },
+  },
   health: {
     en: "Health of the store",
     de: "Zustand des Bestands",

@@ -69,6 +69,24 @@ export const tools = {
     fr: "La première étiquette, à taille réelle",
     es: "El primer rótulo, a tamaño real",
   },
+  labelCount: {
+    en: { one: "{count} label", other: "{count} labels" },
+    de: { one: "{count} Etikett", other: "{count} Etiketten" },
+    fr: { one: "{count} étiquette", other: "{count} étiquettes" },
+    es: { one: "{count} rótulo", other: "{count} rótulos" },
+  },
+  labelsOnSheets: {
+    en: { one: "{labels}, on {count} sheet.", other: "{labels}, on {count} sheets." },
+    de: { one: "{labels}, auf {count} Bogen.", other: "{labels}, auf {count} Bogen." },
+    fr: { one: "{labels}, sur {count} feuille.", other: "{labels}, sur {count} feuilles." },
+    es: { one: "{labels}, en {count} hoja.", other: "{labels}, en {count} hojas." },
+  },
+  tooManyLabels: {
+    en: "{count} plants are too many labels",
+    de: "{count} Pflanzen sind zu viele Etiketten",
+    fr: "{count} plantes font trop d’étiquettes",
+    es: "{count} plantas son demasiados rótulos",
+  },
   labelsMax: {
     en: "At most {count} labels can be printed at once.",
     de: "Höchstens {count} Etiketten lassen sich auf einmal drucken.",

@@ -50,6 +50,14 @@ export function takeNewId(code: string): void {
   focusField("add-name");
 }
 
+/** The same name and tag, under the next free id. A plant that is not added yet comes first. */
+export function addAnother({ name, tag }: Plant): void {
+  const left = findDraft("new");
+  if (left === undefined || left.name.trim() === "") keepDraft("new", { name, tag });
+  else toast(fill(t.plants.notAdded, { name: quote(clipName(left.name)) }));
+  openPlant("new");
+}
+
 const recallAdded = (): Added | undefined =>
   recall("sessionStorage", trail.added) as Added | undefined;
 

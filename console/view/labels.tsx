@@ -3,16 +3,19 @@
 import { signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
+import { pickFilter } from "../../src/domain/filter.ts";
+import type { PlantCount } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
-import { baseUrl, call, explain, Explained } from "../api/service.ts";
+import { call, explain, Explained } from "../api/service.ts";
 import type * as drawing from "../labels.ts";
+import { formatTotal } from "../state/format.ts";
 import { OpenQuestion, type Subject } from "../state/question.ts";
 import { readSubject, selectionPlace } from "../state/selection.ts";
 import { keep, recall } from "../state/storage.ts";
-import { fill, t } from "../text/text.ts";
+import { fill, plural, t } from "../text/text.ts";
 import { Button, Choice, Field, Form, Notice } from "./controls.tsx";
 import { useTask } from "./form.tsx";
-import { Dialog } from "./manage.tsx";
+import { Dialog, loadDrawing } from "./manage.tsx";
 
 const papers = { a4: "A4", letter: "Letter" } as const;
 
@@ -129,11 +132,13 @@ export function LabelsDialog(): JSX.Element | null {
   const { isBusy, trouble, run } = useTask();
   const about = labelled.value;
   const sample = useSample(about);
+  const count = useCount(about);
   if (about === undefined) return null;
   const sheet = sheets[stock.value.sheet] ?? sheets.L7160;
   const onSheet = sheet.columns * sheet.rows;
   const usedCount = onSheet === 1 ? 0 : Number(used.value);
   const isRight = Number.isInteger(usedCount) && usedCount >= 0 && usedCount < onSheet;
+  const isTooMany = count !== undefined && count.count > LABELS_MAX;
   const put = (change: Partial<Stock>): void => {
     stock.value = { ...stock.value, ...change };
     keep("localStorage", KEY, stock.value);
@@ -182,12 +187,22 @@ export function LabelsDialog(): JSX.Element | null {
             used={isRight ? usedCount : 0}
           />
         )}
+        {count !== undefined && !isTooMany && (
+          <p role="status">{describeLabels(count.count, isRight ? usedCount : 0, onSheet)}</p>
+        )}
+        {isTooMany && (
+          <Notice
+            kind="warning"
+            title={fill(t.tools.tooManyLabels, { count: formatTotal(count) })}
+            text={fill(t.tools.labelsMax, { count: LABELS_MAX })}
+          />
+        )}
         <p class="faint">{t.tools.printHint}</p>
         {trouble.value !== undefined && (
           <Notice kind="fault" title={t.tools.notPrinted} text={explain(trouble.value)} />
         )}
         <div class="form-actions">
-          <Button type="submit" kind="main" disabled={isBusy.value}>
+          <Button type="submit" kind="main" disabled={isBusy.value || isTooMany}>
             {t.tools.print}
           </Button>
         </div>
@@ -196,13 +211,40 @@ export function LabelsDialog(): JSX.Element | null {
   );
 }
 
-async function loadDrawing(): Promise<typeof drawing> {
-  const path = document.documentElement.dataset["labels"] ?? "";
-  return (await import(new URL(path, baseUrl).href)) as typeof drawing;
+/** "30 labels, on 2 sheets." */
+function describeLabels(count: number, used: number, onSheet: number): string {
+  const sheetCount = Math.ceil((used + count) / onSheet);
+  const labels = plural(t.tools.labelCount, count);
+  return onSheet === 1 ? `${labels}.` : plural(t.tools.labelsOnSheets, sheetCount, { labels });
 }
 
 const chooseCode = (script: typeof drawing, { code }: Stock): Job["draw"] =>
   code === "qr" ? script.drawQr : script.drawCode128;
+
+/** How many labels there will be; undefined until it is known. */
+function useCount(about: Subject | undefined): PlantCount | undefined {
+  const count = useSignal<PlantCount | undefined>(undefined);
+  useEffect(() => {
+    count.value = undefined;
+    if (about === undefined) return undefined;
+    const closing = new AbortController();
+    countSubject(about, closing.signal).then(
+      (found) => (count.value = found),
+      // Printing says what is wrong.
+      () => undefined,
+    );
+    return () => closing.abort();
+  }, [about]);
+  return count.value;
+}
+
+async function countSubject(about: Subject, ended: AbortSignal): Promise<PlantCount> {
+  const { plants, matching } = about;
+  if (matching === undefined) return { count: plants.length, exact: true };
+  const filter = pickFilter(matching.filter);
+  const found = await call((client) => client.countPlants(filter, { signal: ended }));
+  return { ...found, count: Math.max(0, found.count - matching.excepted) + plants.length };
+}
 
 /** The first of the plants. */
 function useSample(about: Subject | undefined) {

@@ -2,14 +2,16 @@
 
 import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
-import { explain } from "../api/service.ts";
+import { useEffect } from "preact/hooks";
+import type * as drawing from "../labels.ts";
+import { baseUrl, explain } from "../api/service.ts";
 import { OpenQuestion } from "../state/question.ts";
 import { route } from "../state/route.ts";
 import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
 import { fill, t } from "../text/text.ts";
 import { Blank, Button, Check, Form, Notice, Table, type TableRow } from "./controls.tsx";
-import { selectField, usePolling, useTask } from "./form.tsx";
+import { usePolling, useTask } from "./form.tsx";
 
 /** A dialog with a form. It closes when `run` resolves. */
 interface Question {
@@ -91,6 +93,12 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
   );
 }
 
+/** Codes are drawn by a script of their own. */
+export async function loadDrawing(): Promise<typeof drawing> {
+  const path = document.documentElement.dataset["labels"] ?? "";
+  return (await import(new URL(path, baseUrl).href)) as typeof drawing;
+}
+
 /** A secret that the service does not show again. It stays until the user is done with it. */
 export const shownOnce = signal<SecretProps | undefined>(undefined);
 
@@ -104,41 +112,83 @@ export const ShownOnce = (): JSX.Element | null =>
 interface SecretProps {
   readonly title: string;
   readonly secret: string;
+  /** Of a token: a link that signs in with it, its name, and what it may do, in words. */
+  readonly access?: Readonly<Record<"link" | "who" | "may", string>>;
 }
 
-function Secret({ title, secret }: SecretProps): JSX.Element {
+function Secret({ title, secret, access }: SecretProps): JSX.Element {
   // A toast would be behind the dialog.
   const isCopied = useSignal(false);
-  const copy = async (): Promise<void> => {
-    await navigator.clipboard.writeText(secret);
-    isCopied.value = true;
-  };
+  const copyField = (label: string, value: string, kind?: "main"): JSX.Element => (
+    <div class="with-button">
+      <textarea
+        ref={kind === "main" ? selectText : null}
+        class="digits secret"
+        aria-label={label}
+        readOnly
+        rows={1}
+        value={value}
+        onFocus={(event) => event.currentTarget.select()}
+      />
+      {/* Browsers offer the clipboard only on a secure origin. Elsewhere the user copies the selected text. */}
+      {"clipboard" in navigator && (
+        <Button
+          kind={kind}
+          onClick={() =>
+            void navigator.clipboard.writeText(value).then(() => (isCopied.value = true))
+          }
+        >
+          {t.operators.manage.copy} <span class="visually-hidden">{label}</span>
+        </Button>
+      )}
+    </div>
+  );
   return (
     <Dialog title={t.operators.manage.copyNow}>
       <div class="stack">
         <p>{fill(t.operators.manage.shownOnce, { secret: title })}</p>
-        <div class="with-button">
-          <input
-            ref={selectField}
-            class="digits"
-            aria-label={title}
-            readOnly
-            value={secret}
-            onFocus={(event) => event.currentTarget.select()}
-          />
-          {/* Browsers offer the clipboard only on a secure origin. Elsewhere the user copies the selected text. */}
-          {"clipboard" in navigator && (
-            <Button kind="main" onClick={() => void copy()}>
-              {t.operators.manage.copy}
-            </Button>
-          )}
-        </div>
+        {copyField(title, secret, "main")}
+        {access !== undefined && (
+          <section class="stack" aria-labelledby="sign-in-link">
+            <h3 id="sign-in-link">{t.operators.tokens.signInLink}</h3>
+            <p>{fill(t.operators.tokens.linkFor, access)}</p>
+            <LinkCode link={access.link} />
+            {copyField(t.operators.tokens.signInLink, access.link)}
+          </section>
+        )}
         <div class="form-actions">
           <span role="status">{isCopied.value && t.operators.manage.copied}</span>
           <Button onClick={() => (shownOnce.value = undefined)}>{t.operators.manage.done}</Button>
         </div>
       </div>
     </Dialog>
+  );
+}
+
+const selectText = (field: HTMLTextAreaElement | null): void => field?.select();
+
+/** For the camera of a phone. Without its script the link is enough. */
+function LinkCode({ link }: { readonly link: string }): JSX.Element | null {
+  const code = useSignal<drawing.Code | undefined>(undefined);
+  useEffect(() => {
+    loadDrawing().then(
+      ({ drawQr }) => (code.value = drawQr(link)),
+      () => undefined,
+    );
+  }, [link]);
+  if (code.value === undefined) return null;
+  const { width, height, path } = code.value;
+  return (
+    <svg
+      class="link-code"
+      viewBox={`0 0 ${width} ${height}`}
+      role="img"
+      aria-label={t.operators.tokens.linkCode}
+      shape-rendering="crispEdges"
+    >
+      <rect width={width} height={height} />
+      <path d={path} />
+    </svg>
   );
 }
 

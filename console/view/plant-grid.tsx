@@ -81,6 +81,7 @@ function useScroll(shown: typeof list.value) {
       element.scrollTop =
         shown.placeOf(anchor.current) * rowHeight + (element.scrollTop % rowHeight);
   }, [version, shown.phase.value, rowHeight]);
+  useEffect(() => shown.see(end), [end]);
   useEffect(() => {
     const rowsAhead = (top + height * (1 + SCREENS_AHEAD)) / rowHeight;
     if (shown.phase.value === "ready" && rowsAhead > plants.length) void shown.loadMore();
@@ -189,8 +190,10 @@ const Heads = (): JSX.Element => (
   <div class="grid-head" role="rowgroup">
     <div class="row row-head" role="row" aria-rowindex={1}>
       <span role="columnheader" class="row-check" onClick={() => selectAll(!selection.value.isAll)}>
+        {/* The keys of the grid do the same: Tab leads from the list to the actions on what is selected. */}
         <input
           type="checkbox"
+          tabIndex={-1}
           aria-label={t.plants.selectAll}
           checked={selection.value.isAll}
           indeterminate={hasSelection.value && selection.value.ids.size > 0}
@@ -225,7 +228,7 @@ function Head({ by, children }: HeadProps): JSX.Element {
       class={headClasses[by ?? "id"]}
       aria-sort={isSorted ? direction : "none"}
     >
-      <button type="button" onClick={() => refine({ sort: by, order: next })}>
+      <button type="button" tabIndex={-1} onClick={() => refine({ sort: by, order: next })}>
         {children}
         {isSorted && <Icon name={direction} />}
       </button>

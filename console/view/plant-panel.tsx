@@ -24,6 +24,7 @@ import {
   takeBack,
   toastChanged,
 } from "../state/plants.ts";
+import { withoutTime } from "../state/question.ts";
 import { openPlant, refine, route } from "../state/route.ts";
 import { saveLater, waiting } from "../state/saving.ts";
 import { mayWrite, token } from "../state/session.ts";
@@ -41,7 +42,9 @@ import {
   useTask,
   WaitingNotice,
 } from "./form.tsx";
+import { addAnother } from "./add-panel.tsx";
 import { History, Version } from "./history.tsx";
+import { labelled } from "./labels.tsx";
 import { closePanel, Panel } from "./panel.tsx";
 import { Tag } from "./tag.tsx";
 
@@ -264,20 +267,35 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       )}
       {known !== undefined && current !== "missing" && <Shown plant={known} />}
       {notice}
-      {versioned !== undefined && mayWrite.value && (
+      {versioned !== undefined && (
         <div class="form-actions">
-          <Button icon="edit" aria-keyshortcuts="e" onClick={() => plant.edit(versioned)}>
-            {t.plants.edit}
-          </Button>
+          {mayWrite.value && (
+            <Button icon="edit" aria-keyshortcuts="e" onClick={() => plant.edit(versioned)}>
+              {t.plants.edit}
+            </Button>
+          )}
           <Button
-            kind="danger"
-            icon="trash"
-            aria-keyshortcuts="Delete"
-            disabled={isBusy}
-            onClick={() => void plant.remove(versioned)}
+            icon="print"
+            onClick={() => labelled.ask({ plants: [withoutTime(versioned.plant)] })}
           >
-            {t.shared.delete}
+            {t.plants.label}
           </Button>
+          {mayWrite.value && (
+            <>
+              <Button icon="plus" onClick={() => addAnother(versioned.plant)}>
+                {t.plants.addAnother}
+              </Button>
+              <Button
+                kind="danger"
+                icon="trash"
+                aria-keyshortcuts="Delete"
+                disabled={isBusy}
+                onClick={() => void plant.remove(versioned)}
+              >
+                {t.shared.delete}
+              </Button>
+            </>
+          )}
         </div>
       )}
       {isRead && (

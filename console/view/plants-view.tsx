@@ -13,6 +13,7 @@ import {
   captureSelected,
   counting,
   hasSelection,
+  isRangeNext,
   picked,
   selectAll,
   selection,
@@ -245,6 +246,15 @@ function SelectionBar(): JSX.Element | null {
         onClick={() => selectAll(false)}
       />
       <strong>{describeSelection()}</strong>
+      {selection.value.last !== undefined && (
+        <Button
+          class="button button-icon touch-only"
+          icon="range"
+          label={t.plants.selectTo}
+          aria-pressed={isRangeNext.value ? "true" : "false"}
+          onClick={() => (isRangeNext.value = !isRangeNext.value)}
+        />
+      )}
       <Button icon="print" onClick={() => labelled.ask(captureSelected())}>
         {t.plants.labels}
       </Button>

@@ -24,9 +24,9 @@ import { fill, plural, t } from "../text/text.ts";
 import { AskedDialog, Progress } from "./bulk.tsx";
 import { CameraDialog } from "./camera.tsx";
 import { Blank, Button, Icon, Mark, Menu, Notice, Terms } from "./controls.tsx";
-import { LanguageChoice } from "./language.tsx";
+import { LanguageChoice, ThemeChoice } from "./preferences.tsx";
 import { later } from "./later.tsx";
-import { LabelsDialog, PrintedLabels } from "./labels.tsx";
+import { labelled, LabelsDialog, PrintedLabels } from "./labels.tsx";
 import { PrintedList } from "./printed-list.tsx";
 import { PlantsView } from "./plants-view.tsx";
 import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
@@ -210,6 +210,7 @@ function Account(): JSX.Element {
         ]}
       />
       <LanguageChoice />
+      <ThemeChoice />
       <button aria-keyshortcuts="?" onClick={() => (isShortcutsOpen.value = true)}>
         {t.shell.shortcuts}
       </button>
@@ -275,6 +276,11 @@ function ToastNote({ each }: { readonly each: Toast }): JSX.Element {
         {done?.verb === "added" && other === undefined && (
           <Button kind="plain" onClick={() => openPlant(only)}>
             {t.shared.open}
+          </Button>
+        )}
+        {done?.verb === "added" && (
+          <Button kind="plain" onClick={() => labelled.ask({ plants: done.plants })}>
+            {other === undefined ? t.plants.label : t.plants.labels}
           </Button>
         )}
         {also !== undefined && (

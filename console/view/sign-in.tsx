@@ -20,7 +20,7 @@ import { listDrafts } from "../state/storage.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { Button, Check, Field, Form, Mark, Notice } from "./controls.tsx";
 import { focusField, selectField, useTask } from "./form.tsx";
-import { LanguageChoice } from "./language.tsx";
+import { LanguageChoice } from "./preferences.tsx";
 import { isScannedEarly } from "./scanner.ts";
 
 const reasons: Readonly<Partial<Record<SignedOut, string>>> = t.operators.signIn.reasons;

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { findRate, UNLIMITED } from "../../src/domain/time.ts";
 import { plantScopes, type TokenSummary } from "../../src/domain/token.ts";
 import type { Client } from "../../client/client.ts";
-import { ask, call, Explained } from "../api/service.ts";
+import { ask, baseUrl, call, Explained } from "../api/service.ts";
 import { describeScopes, formatTime, quote } from "../state/format.ts";
 import { identity } from "../state/session.ts";
 import { fill, t } from "../text/text.ts";
@@ -40,13 +40,19 @@ function findFault(form: FormData): string | undefined {
 async function create(form: FormData): Promise<undefined> {
   const fault = findFault(form);
   if (fault !== undefined) throw new Explained(fault);
+  const name = readText(form, "token-name") ?? "";
+  const scopes = form.getAll("token-access").map(String);
   const { token } = await ask<{ readonly token: string }>("/tokens", "POST", {
-    name: readText(form, "token-name"),
-    scopes: form.getAll("token-access"),
+    name,
+    scopes,
     expires: readText(form, "token-expires"),
     rate: readText(form, "token-rate"),
   });
-  shownOnce.value = { title: t.operators.tokens.created, secret: token };
+  shownOnce.value = {
+    title: t.operators.tokens.created,
+    secret: token,
+    access: { link: `${baseUrl}#token=${token}`, who: name, may: describeScopes(scopes) },
+  };
 }
 
 export function TokensView(): JSX.Element {

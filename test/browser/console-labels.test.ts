@@ -139,4 +139,28 @@ describeInBrowser("labels", () => {
     // 62 x 29 mm.
     expect(await countPages()).toEqual(ids.map(() => expect.stringMatching(/ 17[56]\S* 8[12]/)));
   });
+
+  test("are counted before they are printed, and one is printed from a plant and after adding it", async (visit) => {
+    const { page, user } = await openLabels(visit);
+    await user.field("Labels").selectOption("L7160");
+    await page.getByLabel("Used labels on the first sheet").fill("20");
+    await user.see({ text: `${ids.length} labels, on 2 sheets.` });
+    await user.press("Escape");
+    await user.goTo("#/plants/new");
+    await user.add("77001", "Fern", { toast: "Added “Fern”" });
+    await user.within(user.toast("Added")).click("Label");
+    await user.see({ text: "1 label, on 1 sheet." });
+    await user.press("Escape");
+    await user.goTo("#/plants/77001", { shown: "Fern" });
+    await user.within(page.locator(".panel")).click("Label");
+    await user.see({ text: "1 label, on 1 sheet." });
+    await user.press("Escape");
+    // The same again, under the next id.
+    await user.click("Add another", { heading: "Add a plant" });
+    await user.see({ text: /has this name too/ });
+    expect(await user.field("Id").inputValue()).toBe("77002");
+    expect(await user.field("Name").inputValue()).toBe("Fern");
+    await user.click("Add plant", { toast: "Added" });
+    expect(await visit.service.findPlant(77_002n)).toMatchObject({ name: "Fern" });
+  });
 });

@@ -57,10 +57,20 @@ describeInBrowser("tokens in the console", () => {
     await user.click("Create token");
     const field = page.getByLabel("The new token");
     const made = await field.inputValue();
-    await user.click("Copy");
+    await user.click("Copy The new token");
     // A toast would be behind the dialog, and dimmed.
     await page.getByRole("dialog").getByText("Copied.").waitFor();
     expect(await page.evaluate<string>("navigator.clipboard.readText()")).toBe(made);
+    // A link and its code sign a colleague in.
+    await user.see({ text: `Whoever opens it works as ${name}, with: Read plants.` });
+    await page.getByRole("img", { name: "QR code of the sign-in link" }).waitFor();
+    const link = await page
+      .getByLabel("Sign-in link", { exact: true })
+      .and(page.locator("textarea"))
+      .inputValue();
+    expect(link).toBe(`${service.url}/#token=${made}`);
+    const colleague = await user.openTab(link);
+    await colleague.see({ button: `Continue as “${name}”` });
     const sent = { headers: { authorization: `Bearer ${made}` } };
     const identity: unknown = await (await send(service, "GET", "/token", sent)).json();
     expect(identity).toMatchObject({ name, scopes: ["plants:read"] });
@@ -72,6 +82,7 @@ describeInBrowser("tokens in the console", () => {
     expect(await field.inputValue()).toBe(made);
     await user.click("Done");
     await field.waitFor({ state: "detached" });
+    expect(await page.locator(".link-code").count()).toBe(0);
     await user.follow("Tokens");
     const row = page.getByRole("row", { name: new RegExp(name) });
     await row.getByText("Read plants").waitFor();

@@ -132,6 +132,35 @@ describeInBrowser("in the console,", () => {
     expect(page.url()).not.toContain("tag=");
   });
 
+  test("a finger selects from here to there, and the list has most of the screen, 320 pixels wide", async (visit) => {
+    const viewport = { width: 320, height: 640 };
+    const { page, user } = await visit.open({ viewport, hasTouch: true, isMobile: true });
+    const checks = page.locator("#plants [role=row][id] .row-check");
+    await checks.nth(1).tap();
+    await user.click("Select from here to the next one you tick");
+    await checks.nth(4).tap();
+    await user.see({ text: "4 selected" });
+    const scroller = await page.locator(".scroller").boundingBox();
+    expect(scroller?.height).toBeGreaterThan(280);
+    // The page itself does not scroll beside it.
+    await user.untilSo("(({ scrollHeight, clientHeight }) => scrollHeight === clientHeight)(main)");
+    await user.click("Select none");
+    await user.see({ heading: "Plants" });
+  });
+
+  test("a toast covers nothing of an open plant, 320 pixels wide", async (visit) => {
+    const viewport = { width: 320, height: 640 };
+    const at = "#/plants/5";
+    const { page, user } = await visit.open({ at, viewport, hasTouch: true, isMobile: true });
+    await user.edit("Rose again");
+    await user.click("Save", { toast: "Changed" });
+    await user.toast("Changed").getByRole("button", { name: "Undo" }).focus();
+    const [panel, toast] = [page.locator(".panel"), user.toast("Changed")];
+    const [above, below] = [await panel.boundingBox(), await toast.boundingBox()];
+    expect((above?.y ?? 0) + (above?.height ?? 640)).toBeLessThanOrEqual(below?.y ?? 0);
+    await user.click("Undo", { shown: "Rose" });
+  });
+
   test("a menu closes when Tab leaves it", async (visit) => {
     const { page, user } = await visit.open();
     const last = page.getByRole("button", { name: /Print/ });
@@ -164,6 +193,23 @@ describeInBrowser("in the console,", () => {
     const box = await user.toast("Deleted").boundingBox();
     expect(box?.y).toBeGreaterThan(viewport.height / 2);
     await user.see({ toast: "Deleted" });
+  });
+
+  test("light or dark is chosen by hand, and stays in this browser", async (visit) => {
+    const { page, user } = await visit.open({ colorScheme: "light" });
+    const isDark = (value: boolean): Promise<void> =>
+      user.untilSo(
+        `(getComputedStyle(document.body).backgroundColor === "rgb(20, 24, 19)") === ${value}`,
+      );
+    await isDark(false);
+    await user.click(/Signed in as/);
+    await page.getByLabel("Appearance").selectOption("Dark");
+    await isDark(true);
+    await user.reload({ row: "Rose" });
+    await isDark(true);
+    await user.click(/Signed in as/);
+    await page.getByLabel("Appearance").selectOption("System");
+    await isDark(false);
   });
 
   test("single-key shortcuts can be turned off, and stay off in this browser", async (visit) => {
