@@ -15,6 +15,7 @@ import { followUndos } from "./state/undo.ts";
 import { t } from "./text/text.ts";
 import { shownOnce } from "./view/manage.tsx";
 import { Shell } from "./view/shell.tsx";
+import { isUnsavedOpen } from "./view/unsaved.tsx";
 import { listenForScans } from "./view/scanner.ts";
 import { isShortcutsOpen, keepFocus, listenForKeys } from "./view/shortcuts.tsx";
 
@@ -46,7 +47,7 @@ effect(() => {
     // Drops the previous user's filter.
     follow(location.hash, false);
     toasts.value = [];
-    isShortcutsOpen.value = false;
+    isShortcutsOpen.value = isUnsavedOpen.value = false;
   });
 });
 followDevice(() => unsaved.peek() > 0);

@@ -131,9 +131,10 @@ async function findLastCounted(): Promise<bigint> {
   return last > 0n ? last : 0n;
 }
 
+const fold = (text: string): string => text.trim().toLowerCase();
+
 /** A plant of this name, in any case, if the first page of the search has one. */
 export async function findNamesake(name: string, signal: AbortSignal): Promise<Plant | undefined> {
   const { plants } = await call((client) => client.listPage({ q: name, limit: 100 }, { signal }));
-  const fold = (text: string): string => text.trim().toLowerCase();
   return plants.find((plant) => fold(plant.name) === fold(name));
 }

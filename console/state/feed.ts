@@ -4,7 +4,10 @@ import { effect, signal, untracked } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import type { Change } from "../../client/client.ts";
 import { call, isStatus, tryAgain } from "../api/service.ts";
+import { t } from "../text/text.ts";
+import { follow, linkToChanges } from "./route.ts";
 import { mayRead, token } from "./session.ts";
+import { toast } from "./toasts.ts";
 
 /** The last batch of changes, in order. */
 export const arrived = signal<readonly Change[]>([]);
@@ -47,21 +50,24 @@ export function startFeed(): void {
     if (token.value === undefined || !mayRead.value) after = beginning = undefined;
     else if (isVisible.value) {
       const stopping = new AbortController();
-      untracked(() => void follow(stopping.signal));
+      untracked(() => void followJournal(stopping.signal));
       return () => stopping.abort();
     }
     return undefined;
   });
 }
 
-async function follow(stopped: AbortSignal): Promise<void> {
+async function followJournal(stopped: AbortSignal): Promise<void> {
   let hasGap = false;
   while (!stopped.aborted) {
     const begun = after === undefined ? begin(stopped) : Promise.resolve();
     beginning = begun.catch(() => undefined);
     try {
       await begun;
-      if (hasGap) gaps.value++;
+      if (hasGap) {
+        gaps.value++;
+        toast(t.changes.missed, { label: t.imports.see, run: () => follow(linkToChanges({})) });
+      }
       hasGap = false;
       await call(async (client) => {
         const options = { ...RETRYING, signal: stopped, onRetry: () => void tryAgain() };

@@ -20,13 +20,18 @@ interface LateSave {
 /** By the id of the plant, or "new". Its draft is kept meanwhile. */
 export const waiting = signal<ReadonlyMap<bigint | "new", LateSave>>(new Map());
 
-/** How many edits signing out would lose. A form in which nothing was typed is none. */
-export const unsaved = computed(() => {
-  const edited = listDrafts().filter(([of, { name, tag, etag }]) =>
+/** A form in which nothing was typed is no edit. */
+export const edits = computed(() =>
+  listDrafts().filter(([of, { name, tag, etag }]) =>
     of === "new" ? name.trim() !== "" : etagOf({ id: BigInt(of), name, tag }) !== etag,
-  );
-  return new Set([...edited.map(([of]) => of), ...Array.from(waiting.value.keys(), String)]).size;
-});
+  ),
+);
+
+/** How many edits signing out would lose. */
+export const unsaved = computed(
+  () =>
+    new Set([...edits.value.map(([of]) => of), ...Array.from(waiting.value.keys(), String)]).size,
+);
 
 /** Undefined gives it up. */
 export function saveLater(of: bigint | "new", save: LateSave | undefined): void {

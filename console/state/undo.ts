@@ -1,6 +1,6 @@
 /** The change that the user wants to undo. A dialog shows what that would do. */
 
-import { effect, signal } from "@preact/signals";
+import { effect, signal, untracked } from "@preact/signals";
 import type { RevertPreview, RevertRange } from "../../client/client.ts";
 import { nameOfBatch } from "../../src/domain/change.ts";
 import { call, isReason } from "../api/service.ts";
@@ -8,8 +8,9 @@ import { fill, plural, t } from "../text/text.ts";
 import { arrived } from "./feed.ts";
 import { formatTime, quote } from "./format.ts";
 import { OpenQuestion, Question } from "./question.ts";
-import { type ChangeFilter, route } from "./route.ts";
-import { token } from "./session.ts";
+import { type ChangeFilter, follow, linkToChanges, route } from "./route.ts";
+import { identity, token } from "./session.ts";
+import { toast } from "./toasts.ts";
 
 interface Undo {
   readonly title: string;
@@ -63,8 +64,26 @@ export function noteUndos(batches: readonly (string | undefined)[]): void {
     undos.value = new Set([...undos.peek(), ...fresh]);
 }
 
+/** What somebody else undoes, the page says: what it shows is no longer what this person has seen. */
 export const followUndos = (): void =>
-  void effect(() => noteUndos(arrived.value.map(({ batch }) => batch)));
+  void effect(() => {
+    const known = undos.peek();
+    const others = new Map(
+      arrived.value.flatMap(({ by, batch }) =>
+        batch?.startsWith(UNDO) === true && !known.has(batch) && by !== identity.peek()?.name
+          ? [[batch, by ?? t.shared.commandLine] as const]
+          : [],
+      ),
+    );
+    noteUndos(arrived.value.map(({ batch }) => batch));
+    untracked(() => {
+      for (const [batch, who] of others) {
+        const what = quote(describeBatch(batch.slice(UNDO.length)));
+        const see = { label: t.imports.see, run: () => follow(linkToChanges({ batch })) };
+        toast(fill(t.changes.otherUndid, { who, what }), see);
+      }
+    });
+  });
 
 /** Earlier versions wrote the number as the language of the writer does: 1,234 or 1.234 or 1’234. */
 const bulkActions = [

@@ -86,6 +86,32 @@ export const changes = {
     fr: { one: "Annuler celle-ci", other: "Annuler ces {count}" },
     es: { one: "Deshacer este", other: "Deshacer estos {count}" },
   },
+  today: { en: "Today", de: "Heute", fr: "Aujourd’hui", es: "Hoy" },
+  sinceMidnight: {
+    en: "Changes today",
+    de: "Änderungen heute",
+    fr: "Modifications du jour",
+    es: "Cambios de hoy",
+  },
+  seeThem: { en: "See them", de: "Ansehen", fr: "Les voir", es: "Verlos" },
+  nothingToday: {
+    en: "Nobody has changed a plant today.",
+    de: "Heute hat noch niemand eine Pflanze geändert.",
+    fr: "Personne n’a modifié de plante aujourd’hui.",
+    es: "Hoy nadie ha cambiado ninguna planta.",
+  },
+  otherUndid: {
+    en: "{who} undid {what}.",
+    de: "{who} hat rückgängig gemacht: {what}.",
+    fr: "{who} a annulé {what}.",
+    es: "{who} ha deshecho {what}.",
+  },
+  missed: {
+    en: "Changes were missed: the store was restored, or this tab was away for long. Everything was read again.",
+    de: "Änderungen fehlen: Der Bestand wurde wiederhergestellt, oder dieser Tab war lange weg. Alles wurde neu gelesen.",
+    fr: "Des modifications manquent : le service a été restauré, ou cet onglet était longtemps absent. Tout a été relu.",
+    es: "Faltan cambios: el servicio se ha restaurado, o esta pestaña ha estado mucho tiempo ausente. Se ha vuelto a leer todo.",
+  },
   nothingLeft: {
     en: "Nothing of this is left to undo.",
     de: "Davon ist nichts mehr rückgängig zu machen.",

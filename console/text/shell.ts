@@ -79,6 +79,35 @@ export const shell = {
   expires: { en: "Expires:", de: "Läuft ab:", fr: "Expire :", es: "Caduca:" },
   never: { en: "never", de: "nie", fr: "jamais", es: "nunca" },
   language: { en: "Language", de: "Sprache", fr: "Langue", es: "Idioma" },
+  unsaved: {
+    en: "Unsaved edits",
+    de: "Ungespeicherte Änderungen",
+    fr: "Saisies non enregistrées",
+    es: "Ediciones sin guardar",
+  },
+  unsavedEdits: {
+    en: { one: "{count} edit is not saved.", other: "{count} edits are not saved." },
+    de: {
+      one: "{count} Bearbeitung ist nicht gespeichert.",
+      other: "{count} Bearbeitungen sind nicht gespeichert.",
+    },
+    fr: {
+      one: "{count} saisie n’est pas enregistrée.",
+      other: "{count} saisies ne sont pas enregistrées.",
+    },
+    es: {
+      one: "{count} edición no está guardada.",
+      other: "{count} ediciones no están guardadas.",
+    },
+  },
+  saveAll: { en: "Save all", de: "Alle speichern", fr: "Tout enregistrer", es: "Guardar todo" },
+  discard: { en: "Discard", de: "Verwerfen", fr: "Rejeter", es: "Descartar" },
+  discardAll: {
+    en: "Discard all",
+    de: "Alle verwerfen",
+    fr: "Tout rejeter",
+    es: "Descartar todo",
+  },
   theme: { en: "Appearance", de: "Darstellung", fr: "Apparence", es: "Apariencia" },
   systemTheme: { en: "System", de: "System", fr: "Système", es: "Sistema" },
   themes: {

@@ -1,8 +1,11 @@
-/** The managers' overview: plants by tag, names that occur more than once, who changed what and when, and problems with backups and webhooks. */
+/**
+ * What happened today and by whom, the changes as a picture, and the plants that need a look. Managers also see the
+ * state of backups and webhooks.
+ */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import type { ChangeCount, TagCount, Webhook } from "../../client/client.ts";
 import { type ChangeType, changeTypes } from "../../src/domain/change.ts";
 import type { PlantCount } from "../../src/domain/page.ts";
@@ -11,10 +14,10 @@ import { ask, call, explain, isAbort, isStatus } from "../api/service.ts";
 import { arrived, gaps } from "../state/feed.ts";
 import { formatCount, formatSeconds, formatTime, formatTotal, quote } from "../state/format.ts";
 import { everything, linkTo, linkToChanges } from "../state/route.ts";
-import { may } from "../state/session.ts";
+import { isManager, may } from "../state/session.ts";
 import { INTERVAL, type Span, startOf } from "../state/spans.ts";
 import { fill, plural, t } from "../text/text.ts";
-import { Icon, Notice } from "./controls.tsx";
+import { Icon, Notice, Table } from "./controls.tsx";
 import { NoPlants } from "./empty-states.tsx";
 import { usePolling } from "./form.tsx";
 import { Picture, type Range, sumOf } from "./picture.tsx";
@@ -22,8 +25,9 @@ import { Picture, type Range, sumOf } from "./picture.tsx";
 export function OverviewView(): JSX.Element {
   return (
     <div class="single overview">
-      <h1>{t.shell.views.overview}</h1>
-      <Care />
+      <h1>{isManager.value ? t.shell.views.overview : t.changes.today}</h1>
+      {isManager.value && <Care />}
+      <Today key={`today ${gaps.value}`} />
       <Activity key={gaps.value} />
       <Tags key={`tags ${gaps.value}`} />
     </div>
@@ -134,6 +138,80 @@ function Care(): JSX.Element {
         </li>
       ))}
     </ul>
+  );
+}
+
+const startOfToday = (): string => new Date(new Date().setHours(0, 0, 0, 0)).toISOString();
+
+/** Who added, changed and deleted how many plants since midnight. */
+function Today(): JSX.Element | null {
+  const counts = useSignal<readonly ChangeCount[] | undefined>(undefined);
+  const from = useRef(startOfToday()).current;
+  useEffect(() => {
+    const leaving = new AbortController();
+    countChanges({ from, group: ["by"] }, leaving.signal).then(
+      (found) => (counts.value = found),
+      // The picture below says what is wrong.
+      () => undefined,
+    );
+    return () => leaving.abort();
+  }, []);
+  useEffect(() => {
+    if (counts.value === undefined) return;
+    const seen = Math.max(0, ...counts.value.map(({ last }) => last));
+    const known = counts.value.map((count) => ({ ...count, start: undefined }));
+    const all = [...known];
+    for (const { seq, type, by, time } of arrived.value.filter((change) => change.seq > seen)) {
+      const at = all.findIndex((count) => count.by === by);
+      const none = { created: 0, replaced: 0, removed: 0, first: seq, firstTime: time };
+      const mine = all[at] ?? { start: undefined, by, ...none, last: seq, lastTime: time };
+      const next = { ...mine, [type]: mine[type] + 1, last: seq, lastTime: time };
+      if (at === -1) all.push(next);
+      else all[at] = next;
+    }
+    counts.value = all;
+  }, [arrived.value]);
+  if (counts.value === undefined) return null;
+  const rows = counts.value.toSorted((one, other) => sumOf(other) - sumOf(one));
+  const toLink = (count: ChangeCount, type: ChangeType): JSX.Element =>
+    count[type] === 0 ? (
+      <span class="faint">–</span>
+    ) : (
+      <a class="digits" href={linkToChanges({ from, by: count.by, type })}>
+        {formatCount(count[type])}
+      </a>
+    );
+  return (
+    <section class="card stack" aria-labelledby="today-title">
+      <div class="section-head">
+        <h2 id="today-title">{t.changes.sinceMidnight}</h2>
+        {rows.length > 0 && (
+          <p>
+            <a href={linkToChanges({ from })}>{t.changes.seeThem}</a>
+          </p>
+        )}
+      </div>
+      {rows.length === 0 ? (
+        <p class="faint">{t.changes.nothingToday}</p>
+      ) : (
+        <Table
+          label={t.changes.today}
+          isListing
+          heads={[t.changes.person, ...changeTypes.map((type) => t.changes.verbs[type])]}
+          keys={rows.map(({ by }) => by ?? "")}
+          rows={rows.map((count) => [
+            count.by === undefined ? (
+              <span class="faint">{t.shared.commandLine}</span>
+            ) : (
+              <a href={linkToChanges({ from, by: count.by })}>{count.by}</a>
+            ),
+            toLink(count, "created"),
+            toLink(count, "replaced"),
+            toLink(count, "removed"),
+          ])}
+        />
+      )}
+    </section>
   );
 }
 

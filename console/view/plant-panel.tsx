@@ -366,7 +366,7 @@ function EditForm(props: EditFormProps): JSX.Element {
 }
 
 /** Throws Changed, unless the plant is already as it is meant to be: then an answer was lost. */
-async function saveEdit(before: Plant, edited: Plant, over: string, verb: Verb) {
+export async function saveEdit(before: Plant, edited: Plant, over: string, verb: Verb) {
   const { id } = edited;
   const saved = await replacePlant(edited, over).catch((error: unknown) => {
     const current = error instanceof Changed ? error.current : undefined;

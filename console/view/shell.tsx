@@ -5,7 +5,7 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { isLost, recoveries } from "../api/service.ts";
 import { ImportStatus } from "../import/status.tsx";
 import { UndoDialog } from "../import/undo.tsx";
-import { describeScopes, formatTime } from "../state/format.ts";
+import { describeScopes, formatCount, formatTime } from "../state/format.ts";
 import { linkTo, openPlant, route } from "../state/route.ts";
 import { OpenQuestion } from "../state/question.ts";
 import { unsaved, waiting } from "../state/saving.ts";
@@ -32,6 +32,7 @@ import { PlantsView } from "./plants-view.tsx";
 import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
 import { QuestionDialog, ShownOnce } from "./manage.tsx";
 import { Offer, SignIn } from "./sign-in.tsx";
+import { isUnsavedOpen, UnsavedDialog } from "./unsaved.tsx";
 
 export function Shell(): JSX.Element {
   if (offered.value !== undefined) return <Offer key={offered.value} token={offered.value} />;
@@ -90,6 +91,7 @@ function Inside(): JSX.Element {
       <UndoDialog />
       <ShownOnce />
       <DepartureDialog />
+      <UnsavedDialog />
       <div class="visually-hidden" aria-live="polite">
         {announcement.value}
       </div>
@@ -107,7 +109,7 @@ function describeWaiting(): string | undefined {
 const views = {
   overview: {
     View: later(async () => (await import("./overview.tsx")).OverviewView, t.shell.views.overview),
-    isAllowed: () => isManager.value,
+    isAllowed: () => mayRead.value,
   },
   plants: { View: PlantsView, isAllowed: () => mayRead.value || mayWrite.value },
   import: {
@@ -147,6 +149,10 @@ const isOperator = (): boolean => may("tokens:manage") || may("webhooks:manage")
 const listAllowed = (): (keyof typeof views)[] =>
   (Object.keys(views) as (keyof typeof views)[]).filter((view) => views[view].isAllowed());
 
+/** For those who do not manage, the overview is what happened today. */
+const nameView = (view: keyof typeof views): string =>
+  view === "overview" && !isManager.value ? t.changes.today : t.shell.views[view];
+
 /** Health is for operators. Others find it in the account menu. */
 const listTabs = (): (keyof typeof views)[] =>
   listAllowed().filter((view) => view !== "health" || isOperator());
@@ -154,7 +160,7 @@ const listTabs = (): (keyof typeof views)[] =>
 function CurrentView(): JSX.Element {
   const { View, isAllowed } = views[route.value.view];
   if (isAllowed()) return <View />;
-  const [allowed = "plants"] = listAllowed();
+  const allowed = mayRead.value || mayWrite.value ? "plants" : (listAllowed()[0] ?? "plants");
   return (
     <div class="single">
       <h1 class="visually-hidden">{t.shell.views[route.value.view]}</h1>
@@ -179,7 +185,7 @@ function Tabs(): JSX.Element {
           aria-keyshortcuts={view === "plants" && mayRead.value ? "/" : undefined}
         >
           <Icon name={view} />
-          <span>{view === "plants" && !mayRead.value ? t.shell.add : t.shell.views[view]}</span>
+          <span>{view === "plants" && !mayRead.value ? t.shell.add : nameView(view)}</span>
         </a>
       ))}
     </nav>
@@ -209,6 +215,11 @@ function Account(): JSX.Element {
           [t.shell.expires, who?.expires === undefined ? t.shell.never : formatTime(who.expires)],
         ]}
       />
+      {unsaved.value > 0 && (
+        <button onClick={() => (isUnsavedOpen.value = true)}>
+          {t.shell.unsaved} <span class="faint">{formatCount(unsaved.value)}</span>
+        </button>
+      )}
       <LanguageChoice />
       <ThemeChoice />
       <button aria-keyshortcuts="?" onClick={() => (isShortcutsOpen.value = true)}>

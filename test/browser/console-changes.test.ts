@@ -68,7 +68,7 @@ describeInBrowser("in the console,", () => {
     await change(service, 103, { name: "Unheard of" });
     const refuse = (route: Route): Promise<void> => route.fulfill({ status: 410 });
     await page.route("**/changes?after=*", refuse, { times: 1 });
-    await user.setHidden(false, { row: "Unheard of" });
+    await user.setHidden(false, { row: "Unheard of", toast: "Changes were missed" });
   });
 
   it("a plant that is open shows what others make of it, and is restored from its history", async (visit) => {
@@ -240,6 +240,17 @@ describeInBrowser("in the console,", () => {
     await user.see({ text: "Nothing of this is left to undo." });
     await user.reload({ text: "Nothing of this is left to undo." });
     expect(await page.getByRole("button", { name: /^Undo these/ }).count()).toBe(0);
+  });
+
+  it("what somebody else undoes is said, with the way to it", async (visit) => {
+    const { service } = visit;
+    await asAnna(service, "PUT", "/plants/165?batch=Sale", { name: "Cheap", tag: "a" });
+    const { user } = await visit.open({ at: "#/plants/165" });
+    await user.see({ shown: "Cheap" });
+    await asAnna(service, "POST", "/changes/revert?batch=Undo: Sale", { batch: "Sale" });
+    await user.see({ toast: "Anna Müller undid “Sale”.", shown: "Plant 165" });
+    await user.within(user.toast("Anna Müller")).click("See");
+    await user.see({ heading: "Changes", text: "Only “Undo: Sale”" });
   });
 
   it("a change that was undone is not offered again", async (visit) => {

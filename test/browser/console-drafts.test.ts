@@ -119,6 +119,40 @@ async function editAsStaff(visit: Visit) {
   return user;
 }
 
+describeInBrowser("several edits that are not saved", () => {
+  it("are in one list, saved together but for those that others changed, or discarded", async (visit) => {
+    const { service } = visit;
+    for (const [id, name] of [
+      [41, "Fig"],
+      [42, "Lime"],
+      [43, "Pear"],
+    ] as const)
+      await sendPlant(service.url, { id: BigInt(id), name, tag: null });
+    const { page, user } = await visit.open();
+    for (const [id, name] of [
+      [41, "Ficus"],
+      [42, "Tilia"],
+    ] as const) {
+      await user.goTo(`#/plants/${id}`);
+      await user.edit(name);
+    }
+    await user.goTo("#/plants/43", { shown: "Pear" });
+    await user.uncover();
+    await change(service, 42, { name: "Since" });
+    await user.see({ row: "Since" });
+    await user.click([/Signed in as/, /^Unsaved edits/], { text: "2 edits are not saved." });
+    const dialog = page.getByRole("dialog", { name: "Unsaved edits" });
+    await user.within(dialog).click("Save all", { text: ["1 edit is not saved.", "changed it"] });
+    expect(await service.findPlant(41n)).toMatchObject({ name: "Ficus" });
+    expect(await service.findPlant(42n)).toMatchObject({ name: "Since" });
+    await user.within(dialog).click("Discard Tilia", { text: "0 edits are not saved." });
+    await user.press("Escape");
+    await user.click(/Signed in as/);
+    expect(await page.getByRole("button", { name: /^Unsaved edits/ }).count()).toBe(0);
+    await user.press("Escape");
+  });
+});
+
 describeInBrowser("an edit that is not saved, on a device of several people,", () => {
   it("stays with its person, when somebody else signs in in another tab", async (visit) => {
     const next = await visit.createToken({ name: "Bernd" });

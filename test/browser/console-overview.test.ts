@@ -32,7 +32,7 @@ describeInBrowser("in the console,", () => {
     // The same figures for those who cannot see it.
     await picture.getByText("As a table").click();
     for (const head of ["Added", "Changed", "Deleted", "Anna Müller"])
-      await page.getByRole("columnheader", { name: head }).waitFor();
+      await picture.getByRole("columnheader", { name: head }).waitFor();
     // Each person has a fill of their own, which has a pattern besides the colour.
     const fills = await page
       .locator(".stack-bar")
@@ -150,15 +150,22 @@ describeInBrowser("in the console,", () => {
       await send(visit.service, "DELETE", `/webhooks/${webhook.name}`);
   });
 
-  test("staff without a scope to manage begin with the list", async (visit) => {
+  test("staff without a scope to manage begin with the list, and see what happened today", async (visit) => {
     const token = await visit.createToken({
       scopes: ["plants:read", "plants:write"],
       name: "Till",
     });
     const { page, user } = await visit.open({ at: "", token: null });
     await user.signIn(token, { row: "Plant 0" });
-    expect(await page.getByRole("link", { name: "Overview" }).count()).toBe(0);
-    await user.goTo("#/overview", { heading: "Not allowed with this token" });
+    await user.follow("Today", { heading: "Changes today" });
+    const row = page.getByRole("row").filter({ hasText: "Till" });
+    expect(await row.count()).toBe(0);
+    await sendPlant(visit.service.url, { id: 90_001n, name: "Till's own", tag: null }, token);
+    await row.getByRole("link", { name: "1" }).waitFor();
+    // The state of backups is for those who manage.
+    expect(await page.locator(".care").count()).toBe(0);
+    await row.getByRole("link", { name: "1" }).click();
+    await user.see({ heading: "Changes", cell: /^Added 90001/ });
   });
 
   forgetful.test("a store without a history has an overview of its plants", async (visit) => {

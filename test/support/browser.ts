@@ -310,7 +310,8 @@ export async function openConsole(
     as === undefined ? token : await grantToken(service, as.scopes, as),
   );
   const view = await openPage({ url: `${url}/${at}`, prelude: `${session}\n${own}`, ...options });
-  await view.page.getByRole("navigation").waitFor();
+  // On a phone, an open plant has the screen.
+  await view.page.locator(".tabs").waitFor({ state: "attached" });
   // The list was read: it has rows, or says why it has none. On a phone, an open plant covers it.
   const read = view.page.locator("#plants [role=row][id], .blank, .single");
   if (/^(#\/plants.*)?$/.test(at)) await read.first().waitFor({ state: "attached" });

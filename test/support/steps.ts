@@ -180,7 +180,7 @@ export class User {
   async signIn(token: string, seen: Seen = {}): Promise<void> {
     await this.page.getByLabel("Token").fill(token);
     await this.page.getByRole("button", { name: "Sign in", exact: true }).click();
-    await this.page.getByRole("navigation").waitFor();
+    await this.page.locator(".tabs").waitFor({ state: "attached" });
     await this.see(seen);
   }
 
