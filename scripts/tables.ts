@@ -11,8 +11,9 @@ import { fixedLimits, resolveConfig, settings } from "../src/config.ts";
 import { shownParts } from "../src/domain/change.ts";
 import { catalogue } from "../src/domain/errors.ts";
 import type { Store } from "../src/domain/store.ts";
-import type { Endpoints } from "../src/http/endpoint.ts";
+import type { Endpoint, Endpoints } from "../src/http/endpoint.ts";
 import { listOperations } from "../src/http/operations.ts";
+import { createTools } from "../src/http/tools.ts";
 import { createReporter } from "../src/observe/reporter.ts";
 
 const root = join(import.meta.dir, "..");
@@ -173,6 +174,24 @@ async function formatMetrics(): Promise<string> {
   );
 }
 
+function formatTools(): string {
+  const endpoints = Object.values(listOperations(config)).flatMap(Object.values<Endpoint>);
+  const tools = createTools(endpoints);
+  return formatTable(
+    ["tool", "what it does", "operation", "scopes"],
+    ["---", "---", "---", "---"],
+    ...Object.entries(tools).map(([name, { scopes }]) => {
+      const { at, tool } = endpoints.find((each) => each.tool?.name === name) ?? {};
+      return [
+        `\`${name}\``,
+        tool?.title,
+        `\`${at}\``,
+        scopes.map((each) => `\`${each}\``).join(", "),
+      ];
+    }),
+  );
+}
+
 const tables: Readonly<Record<string, () => string | Promise<string>>> = {
   settings: formatSettings,
   limits: formatLimits,
@@ -182,6 +201,7 @@ const tables: Readonly<Record<string, () => string | Promise<string>>> = {
   changeParts: formatChangeParts,
   changeMembers: formatChangeMembers,
   metrics: formatMetrics,
+  tools: formatTools,
 };
 
 /** What has tables. */

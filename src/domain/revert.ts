@@ -49,7 +49,7 @@ export interface RevertRequest extends Period {
 
 const moment: Rule<Moment> = { optional: true, ...momentRule };
 
-const rules = {
+export const revertRules = {
   from: moment,
   to: moment,
   by: {
@@ -72,7 +72,7 @@ const rules = {
 
 /** Throws a Refusal that names every fault. */
 export function parseRevert(input: unknown): RevertRequest {
-  const request = parseMembers<RevertRequest>(input, rules);
+  const request = parseMembers<RevertRequest>(input, revertRules);
   const { from, to, by, batch, types } = request;
   if ([from, to, by, batch, types].every((part) => part === undefined))
     throw new Refusal(

@@ -6,7 +6,7 @@ import { parseJson } from "../domain/json.ts";
 import type { Scope } from "../domain/token.ts";
 import { NDJSON_TYPES } from "./body.ts";
 import type { Exchange, Input } from "./exchange.ts";
-import type { Fields, Values } from "./field.ts";
+import type { Argument, Fields, Values } from "./field.ts";
 import { type Body, type Method, type Operation, requireScopes } from "./handle.ts";
 import { createHeadParser, type Head } from "./query.ts";
 import { component, mapValues, type Shape, text } from "./shape.ts";
@@ -48,7 +48,35 @@ interface Described {
   readonly fails?: readonly FailureName[];
 }
 
-export type Endpoint = Described & Head & Operation;
+export type Endpoint = Described &
+  Head &
+  Operation & {
+    readonly also?: { readonly scopes: readonly Scope[] } | undefined;
+    readonly tool?: Tool | undefined;
+  };
+
+/** An operation as a tool for agents. Its scopes and hints are those of the operation. */
+export interface Tool<In = never, Result = never> {
+  readonly name: string;
+  readonly title: string;
+  readonly description: string;
+  /** What it answers. Ids are strings: a model's JSON would round them. */
+  readonly output: Shape;
+  /** The members of the body, as arguments beside those of the path, the query and the headers. */
+  readonly members?: Arguments;
+  /** By default an object of its members. */
+  readonly toBody?: (values: Readonly<Record<string, unknown>>) => unknown;
+  /** In place of those that the fields have. */
+  readonly arguments?: Arguments;
+  /** By default each is judged by its rule. */
+  readonly parse?: (input: Readonly<Record<string, unknown>>) => Readonly<Record<string, unknown>>;
+  /** What of the result a model gets. */
+  readonly show?: (result: Result, input: In) => object;
+  /** In place of `run`, for what a single call cannot wait for, or shows otherwise. Resolves to JSON. */
+  readonly call?: (exchange: Exchange, values: never) => Promise<string>;
+}
+
+export type Arguments = Readonly<Record<string, Argument<unknown>>>;
 
 export type Endpoints = Readonly<Record<string, Endpoint>>;
 
@@ -67,6 +95,7 @@ interface Definition<
   Heads extends Fields,
   Refined,
   Parsed,
+  Result,
 >
   extends
     Omit<Described, "accepts">,
@@ -86,7 +115,16 @@ interface Definition<
   readonly run: (
     input: Input<Values<Path>, NoInfer<Refined>, Values<Heads>, NoInfer<Parsed>>,
     exchange: Exchange,
+  ) => Result | Promise<Result>;
+  readonly answer?: (
+    result: NoInfer<Result>,
+    input: Input<Values<Path>, NoInfer<Refined>, Values<Heads>, NoInfer<Parsed>>,
+    exchange: Exchange,
   ) => Response | Promise<Response>;
+  readonly tool?: Tool<
+    Input<Values<Path>, NoInfer<Refined>, Values<Heads>, NoInfer<Parsed>>,
+    NoInfer<Result>
+  >;
 }
 
 /** Ties what an operation does to what its fields find. */
@@ -96,7 +134,8 @@ export function operation<
   Heads extends Fields = None,
   Refined = Values<Query>,
   Parsed = undefined,
->(definition: Definition<Path, Query, Heads, Refined, Parsed>): Endpoint {
+  Result = unknown,
+>(definition: Definition<Path, Query, Heads, Refined, Parsed, Result>): Endpoint {
   const { refine, also, body, run, ...described } = definition as unknown as Erased;
   const read = createHeadParser(described, { ignoresQuery: described.scopes === undefined });
   const parse = (exchange: Exchange): Input => {
@@ -108,6 +147,7 @@ export function operation<
   const { accepts, types = Object.keys(accepts ?? {}), ...how } = body ?? {};
   return {
     ...described,
+    also,
     accepts,
     body: body && { types, ...how },
     parse: refine === undefined && also === undefined ? read : parse,
@@ -116,7 +156,7 @@ export function operation<
 }
 
 /** Without the types of its fields. */
-interface Erased extends Omit<Endpoint, "accepts" | "body" | "parse"> {
+interface Erased extends Omit<Endpoint, "accepts" | "also" | "body" | "parse"> {
   readonly refine?: (input: Input) => object;
   readonly also?: { readonly scopes: readonly Scope[]; readonly when: (input: Input) => boolean };
   readonly body?: BodyOf<unknown, object>;

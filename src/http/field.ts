@@ -18,11 +18,12 @@ import { type Filter, type FilterName, type FilterRule, filters } from "../domai
 import { findPlainInt64, INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import type { Rule } from "../domain/members.ts";
 import { orders } from "../domain/page.ts";
-import { isStorable } from "../domain/plant.ts";
+import { findFaults, isStorable } from "../domain/plant.ts";
+import { type Patch, parsePatch } from "../domain/write.ts";
 import { KEY_CHARACTERS, sortValues } from "../domain/sort.ts";
 import { findDurationMs } from "../domain/time.ts";
 import { type StatusRange, statusRule } from "../observe/recent-requests.ts";
-import { flag, int64, integer, list, mapValues, type Shape, text } from "./shape.ts";
+import { flag, int64, integer, list, mapValues, maybe, object, type Shape, text } from "./shape.ts";
 
 /** A value of JSON, with the words for it. */
 export type Argument<Value> = Shape & Rule<Value>;
@@ -37,6 +38,8 @@ export interface Field<Value> extends Shape, Rule<Value, string> {
   readonly form?: string;
   /** It is always refused, so the description leaves it out. */
   readonly isHidden?: boolean;
+  /** As an argument of a tool, if that is not the same text. */
+  readonly argument?: Argument<Value>;
 }
 
 export type Fields = Readonly<Record<string, Field<unknown>>>;
@@ -307,13 +310,57 @@ export const activityFields = {
   limit: limitTo("Requests in the answer.", LIMIT_MAX, 50),
 };
 
+export const idArgument: Argument<bigint> & { readonly expected: string } = {
+  ...text(undefined, "The id of the plant: the digits of a 64-bit integer, as a string."),
+  expected: `a string with the digits of an integer from ${INT64_MIN} to ${INT64_MAX}`,
+  find: (input) => (typeof input === "string" ? findPlainInt64(input) : undefined),
+};
+
 export const plantPath = {
   id: {
     ...int64(1, "The plant's id, in plain decimal digits."),
     expected: "an id",
     find: findPlainInt64,
     refusal: "invalid_id",
+    argument: idArgument,
   } as Field<bigint>,
+};
+
+/** By the rules about a plant. `expected` is the rule that a value breaks. */
+const toTextArgument = (
+  description: string,
+  expected: (input: unknown) => string | undefined,
+): Argument<string> => ({
+  ...text(undefined, description),
+  expected,
+  find: (input) => (expected(input) === undefined ? (input as string) : undefined),
+});
+
+/** The name and the tag of a plant, as arguments. */
+export const contentArguments = {
+  name: toTextArgument("The name of the plant.", (input) => findFaults(0n, input, "").name),
+  tag: {
+    ...toTextArgument(
+      "The type of the plant. Omit it for a plant without a tag.",
+      (input) => findFaults(0n, "", input ?? null).tag,
+    ),
+    optional: true,
+  } as Argument<string | undefined>,
+};
+
+export const patchArguments = {
+  patch: {
+    ...object(
+      {
+        name: text(undefined, "The new name."),
+        tag: maybe(text(undefined, "The new tag; null removes it.")),
+      },
+      { optional: ["name", "tag"], additionalProperties: false },
+    ),
+    expected: "an object with name, tag or both",
+    // Throws a Refusal that names every fault.
+    find: (input) => (input === undefined ? undefined : parsePatch(input)),
+  } as Argument<Patch>,
 };
 
 export const tokenPath = {
@@ -350,11 +397,21 @@ function findWeakTags(header: string): EntityTags | undefined {
   return tags === undefined || tags === "any" ? tags : tags.map((tag) => tag.replace(/^W\//, ""));
 }
 
+export const ifMatchArgument: Argument<EntityTags | undefined> = {
+  ...text(undefined, "An etag: change the plant only if it is still in this state."),
+  expected: "the etag of an earlier answer, with its quotes",
+  optional: true,
+  find: (input) => (typeof input === "string" ? findEntityTags(input) : undefined),
+};
+
 const ifNoneMatch = (description: string) => entityTags(description, findWeakTags);
 
 /** The preconditions of a write (RFC 9110, section 13). If-Match uses strong comparison, so a weak tag never matches. */
 export const changeConditions = {
-  "If-Match": entityTags("Answers 412 if the plant no longer has this entity tag.", findEntityTags),
+  "If-Match": {
+    ...entityTags("Answers 412 if the plant no longer has this entity tag.", findEntityTags),
+    argument: ifMatchArgument,
+  },
   "If-None-Match": ifNoneMatch("Answers 412 if the plant has this entity tag."),
 };
 

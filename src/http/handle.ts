@@ -33,8 +33,17 @@ export interface Operation {
   readonly body?: Body | undefined;
   /** Reads the URL and the headers, and judges them. */
   readonly parse: (exchange: Exchange) => Input;
-  readonly run: (input: Input, exchange: Exchange) => Response | Promise<Response>;
+  /** Does it. Resolves to what `answer` sends, and a tool shows. */
+  readonly run: (input: Input, exchange: Exchange) => unknown;
+  /** By default a response is sent as it is, and anything else as JSON. */
+  readonly answer?: Answering | undefined;
 }
+
+type Answering = (
+  result: unknown,
+  input: Input,
+  exchange: Exchange,
+) => Response | Promise<Response>;
 
 /**
  * How requests are counted and bounded. `read`, `create` and `write` concern a page or a plant, and have a latency in the
@@ -163,7 +172,9 @@ export function createHandler(service: Service, route: Route | undefined) {
       // A token that was revoked just before, or while the body arrived, must not leave a token or a webhook behind.
       if (operation.kind === "manage" && !isRead)
         await service.authenticator.authenticate(exchange.authorization, 0);
-      return finish(exchange, await operation.run(input, exchange), undefined);
+      const result = await operation.run(input, exchange);
+      const answered = (operation.answer ?? answerResult)(result, input, exchange);
+      return finish(exchange, answered instanceof Promise ? await answered : answered, undefined);
     } catch (error) {
       // A client that left is no failure of ours. Its signal takes memory, so it is looked at last.
       const isAbort = error instanceof Error && error.name === "AbortError";
@@ -361,6 +372,9 @@ export function answerJson(exchange: Exchange, value: unknown, headers?: MoreHea
   requireRoomToAnswer(exchange, json.length);
   return answerText(exchange, json, headers);
 }
+
+const answerResult: Answering = (result, _input, exchange) =>
+  result instanceof Response ? result : answerJson(exchange, result);
 
 /** Throws a Refusal if the answer is large and others hold half of the budget. */
 export function requireRoomToAnswer(exchange: Exchange, characters: number): void {

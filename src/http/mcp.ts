@@ -12,7 +12,7 @@ import type { TokenRecord } from "../domain/token.ts";
 import { readText } from "./body.ts";
 import type { Exchange } from "./exchange.ts";
 import { answer, answerText, requireRoomToAnswer, requireScopes } from "./handle.ts";
-import { type Members, tools } from "./tools.ts";
+import type { Members, Tools } from "./tools.ts";
 
 const MODERN = "2026-07-28";
 const LEGACY = ["2025-11-25", "2025-06-18"] as const;
@@ -47,7 +47,7 @@ const isObject = (value: unknown): value is Members =>
 /** Undefined without an id: a notification. */
 type Id = string | number | undefined;
 
-export async function answerMcp(exchange: Exchange): Promise<Response> {
+export async function answerMcp(exchange: Exchange, tools: Tools): Promise<Response> {
   const { headers } = exchange.request;
   let id: Id;
   let isModern = false;
@@ -59,7 +59,7 @@ export async function answerMcp(exchange: Exchange): Promise<Response> {
     isModern = requireVersion(headers, id, method, params);
     if (id === undefined) return answer(202, null);
     if (isModern) requireHeaders(headers, method, params);
-    const result = await respond(exchange, isModern, method, params);
+    const result = await respond(exchange, tools, isModern, method, params);
     const more = isModern ? `,"resultType":"complete","_meta":${SERVER_META}` : "";
     const head = `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":`;
     return answerText(exchange, `${head}${result.slice(0, -1)}${more}}}`);
@@ -195,14 +195,15 @@ const CACHED = { ttlMs: 3_600_000, cacheScope: "private" };
 /** The result as JSON: an object with members. */
 async function respond(
   exchange: Exchange,
+  tools: Tools,
   isModern: boolean,
   method: string,
   params: Members,
 ): Promise<string> {
   const cached = isModern ? CACHED : {};
-  if (method === "tools/call") return callTool(exchange, params);
+  if (method === "tools/call") return callTool(exchange, tools, params);
   if (method === "tools/list")
-    return JSON.stringify({ tools: listTools(exchange.token, params), ...cached });
+    return JSON.stringify({ tools: listTools(exchange.token, tools, params), ...cached });
   if (isModern && method === "server/discover")
     return JSON.stringify({ supportedVersions: [MODERN], capabilities, instructions, ...cached });
   if (!isModern && method === "initialize") return initialize(params);
@@ -224,7 +225,7 @@ function initialize({ protocolVersion, capabilities: theirs, clientInfo }: Membe
   });
 }
 
-function listTools(token: TokenRecord | undefined, { cursor }: Members): object[] {
+function listTools(token: TokenRecord | undefined, tools: Tools, { cursor }: Members): object[] {
   if (cursor !== undefined)
     throw new RpcError("invalid_params", `cursor: expected none, got ${describe(cursor)}`);
   return Object.entries(tools)
@@ -233,7 +234,7 @@ function listTools(token: TokenRecord | undefined, { cursor }: Members): object[
 }
 
 /** A refusal is a result with `isError`, which a model reads and can act on. */
-async function callTool(exchange: Exchange, params: Members): Promise<string> {
+async function callTool(exchange: Exchange, tools: Tools, params: Members): Promise<string> {
   const { service, token, ids } = exchange;
   const { name, arguments: input = {} } = params;
   const tool = typeof name === "string" && Object.hasOwn(tools, name) ? tools[name] : undefined;

@@ -3,7 +3,7 @@
 import type { Config } from "../config.ts";
 import { filterNames, filters } from "../domain/filter.ts";
 import { TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
-import { parseNewPlant, parseReplacement } from "../domain/plant.ts";
+import { parseNewPlant, parseReplacement, type Plant as ContentOf } from "../domain/plant.ts";
 import { parsePatchText } from "../domain/write.ts";
 import {
   BATCH_CODINGS,
@@ -34,9 +34,12 @@ import {
   changeCountFields,
   changeFields,
   changeStreamFields,
+  contentArguments,
   countFields,
   EVENT_STREAM_TYPE,
   followHeaders,
+  idArgument,
+  patchArguments,
   plantFields,
   plantPath,
   plantStreamFields,
@@ -47,9 +50,15 @@ import {
 } from "./field.ts";
 import { answer as respond, type Method, type Operation, type Route } from "./handle.ts";
 import {
+  answerChanged,
+  answerCount,
+  answerCreated,
+  answerPlant,
+  answerRemoved,
   answerTags,
   countPlants,
   createPlant,
+  etagOf,
   listPlants,
   PATCH_TYPES,
   patchPlant,
@@ -59,7 +68,7 @@ import {
   replacePlant,
   toPlantQuery,
 } from "./plants.ts";
-import { list, object, text } from "./shape.ts";
+import { flag, list, object, text } from "./shape.ts";
 import {
   batchResults,
   BulkPreview,
@@ -79,6 +88,15 @@ import { accepted, jobOperations } from "./jobs.ts";
 import { revertOperation } from "./revert.ts";
 import { listStatusOperations } from "./status.ts";
 import { tokenOperations } from "./tokens.ts";
+import {
+  changeTool,
+  filterArguments,
+  findTool,
+  historyTool,
+  removeTool,
+  revertTool,
+  writeTool,
+} from "./tools.ts";
 import { webhookOperations } from "./webhooks.ts";
 
 /** Grouped by OpenAPI tag, in document order. `description` is the serialized document, one copy for all clients. */
@@ -119,13 +137,21 @@ export function createRoutes(operations: ReturnType<typeof listOperations>): rea
   const routes = new Map<string, Route["operations"]>();
   for (const endpoint of Object.values(operations).flatMap(Object.values<Endpoint>)) {
     const [method, path] = splitPlace(endpoint);
-    const { scopes, kind, body, parse, run } = endpoint;
+    const { scopes, kind, body, parse, run, answer } = endpoint;
     // Every operation has the same object shape: the hot path reads it.
-    const served: Operation = { scopes, kind, body, parse, run };
+    const served: Operation = { scopes, kind, body, parse, run, answer };
     routes.set(path, { ...routes.get(path), [method]: served });
   }
   return Array.from(routes, ([path, ofPath]) => ({ path, operations: ofPath }));
 }
+
+const PlantWithEtag = object({
+  id: text(),
+  ...contentArguments,
+  etag: text(undefined, "Names this state, for `ifMatch`."),
+});
+
+const showChanged = (plant: ContentOf) => ({ ...plant, etag: etagOf(plant) });
 
 const patchBodies = Object.fromEntries(PATCH_TYPES.map((type) => [type, PlantPatch]));
 
@@ -174,6 +200,16 @@ const plantOperations: Endpoints = {
     answers: ok("Plant response: the plant is on disk.", json(Plant), "Idempotent-Replayed"),
     fails: ["BadPlant", "IdTaken"],
     run: createPlant,
+    answer: answerCreated,
+    tool: {
+      name: "create_plant",
+      title: "Create a plant",
+      description:
+        "Stores a new plant. The same plant again changes nothing (`replayed`); a different one under a taken id is refused.",
+      members: { id: idArgument, ...contentArguments },
+      output: object({ id: text(), replayed: flag() }),
+      show: (outcome, { body }) => ({ id: body.id, replayed: outcome === "replayed" }),
+    },
   }),
   listPlants: operation({
     at: "GET /plants",
@@ -197,6 +233,7 @@ const plantOperations: Endpoints = {
       "Link",
     ),
     run: listPlants,
+    tool: findTool,
   }),
   patchPlants: operation({
     at: "PATCH /plants",
@@ -211,6 +248,7 @@ const plantOperations: Endpoints = {
     answers: answerBulk("change", 1, 0),
     fails: ["BadPatch", "JobConflict"],
     run: changePlants("change"),
+    tool: changeTool,
   }),
   removePlants: operation({
     at: "DELETE /plants",
@@ -224,6 +262,7 @@ const plantOperations: Endpoints = {
     answers: answerBulk("remove", 0, 1),
     fails: ["BadCondition", "JobConflict"],
     run: changePlants("remove"),
+    tool: removeTool,
   }),
   createPlants: operation({
     at: "POST /plants/batch",
@@ -265,6 +304,7 @@ const plantOperations: Endpoints = {
     },
     fails: ["BadPlant", "PlantNotFound", "PreconditionFailed", "BatchConflict"],
     run: writePlants,
+    tool: writeTool,
   }),
   countPlants: operation({
     at: "GET /plants/count",
@@ -277,6 +317,16 @@ const plantOperations: Endpoints = {
     query: countFields,
     answers: ok("The count.", json(object(counted)), "Link"),
     run: countPlants,
+    answer: answerCount,
+    tool: {
+      name: "count_plants",
+      title: "Count plants",
+      description:
+        "How many plants match all filters. If `exact` is false, `count` is a lower bound.",
+      arguments: filterArguments,
+      output: object(counted),
+      show: ({ count, exact }) => ({ count, exact }),
+    },
   }),
   readPlant: operation({
     at: "GET /plants/{id}",
@@ -292,6 +342,14 @@ const plantOperations: Endpoints = {
     },
     fails: ["BadCondition", "PlantNotFound"],
     run: readPlant,
+    answer: answerPlant,
+    tool: {
+      name: "read_plant",
+      title: "Read a plant",
+      description: "One plant, with an etag that names its state.",
+      output: PlantWithEtag,
+      show: showChanged,
+    },
   }),
   replacePlant: operation({
     at: "PUT /plants/{id}",
@@ -313,6 +371,17 @@ const plantOperations: Endpoints = {
     answers: ok("The plant is on disk.", json(Plant), "ETag"),
     fails: ["BadReplacement", "PlantNotFound", "JobRunning", "PreconditionFailed"],
     run: replacePlant,
+    answer: answerChanged,
+    tool: {
+      name: "replace_plant",
+      title: "Replace a plant",
+      description:
+        "Replaces name and tag of an existing plant; a tag that is left out is removed. With `ifMatch`, a change made since you read the plant is not overwritten.",
+      members: contentArguments,
+      toBody: ({ id, name, tag }) => ({ id, name, tag }),
+      output: object({ id: text(), etag: text() }),
+      show: (plant) => ({ id: plant.id, etag: etagOf(plant) }),
+    },
   }),
   patchPlant: operation({
     at: "PATCH /plants/{id}",
@@ -331,6 +400,17 @@ const plantOperations: Endpoints = {
     answers: ok("The plant is on disk.", json(Plant), "ETag"),
     fails: ["BadPatch", "PlantNotFound", "JobRunning", "PreconditionFailed"],
     run: patchPlant,
+    answer: answerChanged,
+    tool: {
+      name: "patch_plant",
+      title: "Change a plant",
+      description:
+        "Changes only the members of `patch`. With `ifMatch`, a change made since you read the plant is not overwritten.",
+      members: patchArguments,
+      toBody: ({ patch }) => patch,
+      output: PlantWithEtag,
+      show: showChanged,
+    },
   }),
   removePlant: operation({
     at: "DELETE /plants/{id}",
@@ -345,6 +425,15 @@ const plantOperations: Endpoints = {
     answers: answering(204, "The plant is removed, on disk."),
     fails: ["BadCondition", "PlantNotFound", "JobRunning", "PreconditionFailed"],
     run: removePlant,
+    answer: answerRemoved,
+    tool: {
+      name: "remove_plant",
+      title: "Remove a plant",
+      description:
+        "Removes a plant. revert_changes can bring it back while the journal has the change.",
+      output: object({ id: text() }),
+      show: (_, { path }) => ({ id: path.id }),
+    },
   }),
   listTags: operation({
     at: "GET /tags",
@@ -405,6 +494,7 @@ const plantOperations: Endpoints = {
     ),
     fails: ["BadQuery", "ChangesGone"],
     run: listChanges,
+    tool: historyTool,
   }),
   countChanges: operation({
     at: "GET /changes/counts",
@@ -421,6 +511,6 @@ const plantOperations: Endpoints = {
     fails: ["BadQuery", "ChangesGone"],
     run: countChanges,
   }),
-  revertChanges: revertOperation,
+  revertChanges: revertOperation(revertTool),
   ...jobOperations,
 };

@@ -36,25 +36,31 @@ const conditionOf = (headers: Conditions): Condition => ({
   noneMatch: headers["If-None-Match"],
 });
 
-export async function createPlant(
-  { query, body: plant }: Input<object, Writing, object, Plant>,
-  exchange: Exchange,
-): Promise<Response> {
+type Creating = Input<object, Writing, object, Plant>;
+
+export async function createPlant({ query, body: plant }: Creating, exchange: Exchange) {
   const { service, startedAtMs } = exchange;
   const freed = exchange.requireFree(query);
   if (freed !== undefined) await freed;
   const outcome = await service.store.createPlant(plant, exchange.nameWriter(query.batch));
   if (outcome === "created") service.metrics.countCreates(performance.now() - startedAtMs);
-  const headers = outcome === "replayed" ? REPLAYED : undefined;
-  return answerStored(exchange, formatPlant(plant), headers);
+  return outcome;
 }
 
-export async function readPlant(
-  { path, headers: sent }: Input<OfPlant, object, Values<typeof readConditions>>,
-  exchange: Exchange,
-): Promise<Response> {
-  const plant = await exchange.service.store.findPlant(path.id);
+export function answerCreated(outcome: string, { body }: Creating, exchange: Exchange): Response {
+  const headers = outcome === "replayed" ? REPLAYED : undefined;
+  return answerStored(exchange, formatPlant(body), headers);
+}
+
+type Reading = Input<OfPlant, object, Values<typeof readConditions>>;
+
+export async function readPlant({ path }: Reading, { service }: Exchange): Promise<Plant> {
+  const plant = await service.store.findPlant(path.id);
   if (plant === undefined) throw new Refusal("plant_not_found");
+  return plant;
+}
+
+export function answerPlant(plant: Plant, { headers: sent }: Reading, exchange: Exchange) {
   // Checked before serializing, so a refused request builds no body.
   requireRoomToAnswer(exchange, lengthOf(plant));
   const text = formatStoredPlant(plant);
@@ -67,15 +73,15 @@ export async function readPlant(
 
 type Changing<Body> = Input<OfPlant, Writing, Conditions, Body>;
 
+/** Resolves to the plant as it is now. */
 export async function replacePlant(
   { query, headers, body: plant }: Changing<Plant>,
   exchange: Exchange,
-): Promise<Response> {
+): Promise<Plant> {
   const writer = exchange.nameWriter(query.batch);
   await exchange.requireFree(writer);
   await exchange.service.store.replacePlant(plant, conditionOf(headers), writer);
-  const etag = entityTagOf(formatStoredPlant(plant));
-  return answerStored(exchange, formatPlant(plant), { etag });
+  return plant;
 }
 
 export const PATCH_TYPES = ["application/merge-patch+json", JSON_TYPE];
@@ -83,24 +89,27 @@ export const PATCH_TYPES = ["application/merge-patch+json", JSON_TYPE];
 export async function patchPlant(
   { path, query, headers, body: patch }: Changing<Patch>,
   exchange: Exchange,
-): Promise<Response> {
+): Promise<Plant> {
   const writer = exchange.nameWriter(query.batch);
   await exchange.requireFree(writer);
-  const condition = conditionOf(headers);
-  const plant = await exchange.service.store.patchPlant(path.id, patch, condition, writer);
-  const etag = entityTagOf(formatStoredPlant(plant));
-  return answerStored(exchange, formatPlant(plant), { etag });
+  return exchange.service.store.patchPlant(path.id, patch, conditionOf(headers), writer);
 }
+
+export const etagOf = (plant: Plant): string => entityTagOf(formatStoredPlant(plant));
+
+export const answerChanged = (plant: Plant, _input: object, exchange: Exchange): Response =>
+  answerStored(exchange, formatPlant(plant), { etag: etagOf(plant) });
 
 export async function removePlant(
   { path, query, headers }: Changing<undefined>,
   exchange: Exchange,
-): Promise<Response> {
+): Promise<void> {
   const writer = exchange.nameWriter(query.batch);
   await exchange.requireFree(writer);
   await exchange.service.store.removePlant(path.id, conditionOf(headers), writer);
-  return answer(204, null);
 }
+
+export const answerRemoved = (): Response => answer(204, null);
 
 const CSV_TYPE = "text/csv";
 
@@ -181,13 +190,16 @@ async function listPage(query: PlantQuery, exchange: Exchange): Promise<Response
   return answerPage(exchange, text, { vary: VARY, ...link });
 }
 
-export async function countPlants(
+export const countPlants = (
   { query }: Input<object, Values<typeof countFields>>,
+  { service }: Exchange,
+) => service.store.countPlants(query);
+
+export const answerCount = (
+  { count, exact, next }: Awaited<ReturnType<typeof countPlants>>,
+  _input: object,
   exchange: Exchange,
-): Promise<Response> {
-  const { count, exact, next } = await exchange.service.store.countPlants(query);
-  return answer(200, JSON.stringify({ count, exact }), linkNext(exchange, undefined, next));
-}
+): Response => answer(200, JSON.stringify({ count, exact }), linkNext(exchange, undefined, next));
 
 /** Deadline after which a page of counts is cut short. */
 const TAG_COUNTS_MS_MAX = 1_000;

@@ -10,11 +10,12 @@ import {
   type Range,
   readTouched,
   revertBlock,
+  revertRules,
   type RevertOptions,
   type RevertRequest as Wanted,
   startCounts,
 } from "../domain/revert.ts";
-import { type Endpoint, json, jsonBody, ok, operation } from "./endpoint.ts";
+import { type Endpoint, json, jsonBody, ok, operation, type Tool } from "./endpoint.ts";
 import { requireOpen } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import {
@@ -116,17 +117,22 @@ const moment = (example: unknown, description: string): Shape => ({
   example,
 });
 export const revertMembers = {
-  from: moment(1_767_225_600_000_001, "The first change."),
-  to: moment("2026-01-01T00:00:05.000Z", "The last change."),
-  by: text("till", "Only changes by the token of this name."),
-  batch: text("spring.csv 2026-01-01", "Only changes of this batch."),
-  types: list(text("created", undefined, { enum: changeTypes }), "Only changes of these types."),
-  dryRun: flag(true, "Change nothing."),
+  from: {
+    ...moment(1_767_225_600_000_001, "The first change."),
+    ...revertRules.from,
+  },
+  to: { ...moment("2026-01-01T00:00:05.000Z", "The last change."), ...revertRules.to },
+  by: { ...text("till", "Only changes by the token of this name."), ...revertRules.by },
+  batch: { ...text("spring.csv 2026-01-01", "Only changes of this batch."), ...revertRules.batch },
+  types: {
+    ...list(text("created", undefined, { enum: changeTypes }), "Only changes of these types."),
+    ...revertRules.types,
+  },
+  dryRun: { ...flag(true, "Change nothing."), ...revertRules.dryRun },
 };
-const optional = Object.keys(revertMembers);
-const RevertRequest = define("RevertRequest", revertMembers, { optional });
+const RevertRequest = define("RevertRequest", revertMembers);
 
-const RevertPreview = define("RevertPreview", {
+export const RevertPreview = define("RevertPreview", {
   plants: integer(2, "Plants that the changes concern."),
   revertible: integer(1, "Plants that would return to their earlier state."),
   unchanged: integer(0, "Plants that are in that state already."),
@@ -161,29 +167,31 @@ const REVERT_EXAMPLE =
   '{"id":2,"status":412,"error":3003,"message":"The plant was changed since; it was left as it is."}\n' +
   '{"plants":2,"reverted":1,"unchanged":0,"changedSince":1,"refused":0,"batch":"revert 2026-01-02T00:00:00.000Z","complete":true}\n';
 
-export const revertOperation: Endpoint = operation({
-  at: "POST /changes/revert",
-  scopes: ["plants:write", "plants:read"],
-  kind: "batch",
-  summary: "Undo changes",
-  description: ({ revertPlantsMax }) =>
-    "Undoes the changes that match all members of the body; the API calls that `revert`. Each plant that they concern returns to its state before them. " +
-    "A plant that was changed since is left alone. " +
-    "Each plant is one write, recorded under this token. Send the request again to continue. It is a change like others, and can itself be undone. " +
-    `With \`dryRun\` nothing is changed, and the answer is JSON, for at most ${revertPlantsMax} plants. ` +
-    "Otherwise the answer has a line for each plant that was left alone: status 412 if it was changed since, else the error of its write. " +
-    "Lines with counts show progress; `complete` is true in the last one. If the work was interrupted, the last line has `complete: false`, a status and an error. " +
-    "With `Prefer: respond-async` it is a job, as for `PATCH /plants`.",
-  query: revertFields,
-  headers: asyncHeaders,
-  body: jsonBody(RevertRequest, parseRevert),
-  run: revertChanges,
-  answers: {
-    ...ok("The result, or the preview of a dry run.", {
-      ...json(RevertPreview),
-      [BULK_TYPE]: text(REVERT_EXAMPLE),
-    }),
-    ...accepted,
-  },
-  fails: ["BadBody", "ChangesGone", "RangeTooLarge"],
-});
+export const revertOperation = (tool: Tool<unknown, unknown>): Endpoint =>
+  operation({
+    at: "POST /changes/revert",
+    scopes: ["plants:write", "plants:read"],
+    kind: "batch",
+    summary: "Undo changes",
+    description: ({ revertPlantsMax }) =>
+      "Undoes the changes that match all members of the body; the API calls that `revert`. Each plant that they concern returns to its state before them. " +
+      "A plant that was changed since is left alone. " +
+      "Each plant is one write, recorded under this token. Send the request again to continue. It is a change like others, and can itself be undone. " +
+      `With \`dryRun\` nothing is changed, and the answer is JSON, for at most ${revertPlantsMax} plants. ` +
+      "Otherwise the answer has a line for each plant that was left alone: status 412 if it was changed since, else the error of its write. " +
+      "Lines with counts show progress; `complete` is true in the last one. If the work was interrupted, the last line has `complete: false`, a status and an error. " +
+      "With `Prefer: respond-async` it is a job, as for `PATCH /plants`.",
+    query: revertFields,
+    headers: asyncHeaders,
+    body: jsonBody(RevertRequest, parseRevert),
+    run: revertChanges,
+    tool,
+    answers: {
+      ...ok("The result, or the preview of a dry run.", {
+        ...json(RevertPreview),
+        [BULK_TYPE]: text(REVERT_EXAMPLE),
+      }),
+      ...accepted,
+    },
+    fails: ["BadBody", "ChangesGone", "RangeTooLarge"],
+  });

@@ -10,14 +10,16 @@ import { findDescriptorsMax } from "../descriptor.ts";
 import { within } from "../tick.ts";
 import { JSON_TYPE } from "./body.ts";
 import { Budget, LINES_SHARE, PACKING_SHARE } from "./budget.ts";
+import type { Endpoint } from "./endpoint.ts";
 import type { RoutedRequest, Service } from "./exchange.ts";
 import { Feed } from "./feed.ts";
-import { createHandler, type Kind, type Route } from "./handle.ts";
+import { createHandler, type Kind, type Operation, type Route } from "./handle.ts";
 import { Jobs } from "./job-runner.ts";
 import { createHeadParser } from "./query.ts";
 import { createRoutes, listOperations } from "./operations.ts";
 import { CONSOLE_FOLDER, createFileRoutes } from "./static-files.ts";
 import { createReadiness } from "./status.ts";
+import { createTools, type Tools } from "./tools.ts";
 import type { TlsPair } from "./tls.ts";
 
 export type RunningServer = ReturnType<typeof startServer>;
@@ -32,11 +34,11 @@ interface Parts extends Pick<
   readonly routes: readonly Route[];
 }
 
-export const listRoutes = (config: Config, consoleFolder = CONSOLE_FOLDER): readonly Route[] => [
-  ...createRoutes(listOperations(config)),
-  mcpRoute,
-  ...createFileRoutes(config, consoleFolder),
-];
+export function listRoutes(config: Config, consoleFolder = CONSOLE_FOLDER): readonly Route[] {
+  const operations = listOperations(config);
+  const files = createFileRoutes(config, consoleFolder);
+  return [...createRoutes(operations), createMcpRoute(operations), ...files];
+}
 
 /** Each has its counters. */
 export const pathsOf = (routes: readonly Route[]): readonly string[] => [
@@ -166,18 +168,21 @@ async function drain(listener: ReturnType<typeof listen>): Promise<void> {
 }
 
 /** Not in the API description: MCP describes its tools itself. Loaded at the first call. */
-const mcpRoute: Route = {
-  path: "/mcp",
-  operations: {
-    POST: {
-      scopes: [],
-      kind: "other",
-      body: { types: [JSON_TYPE] },
-      parse: createHeadParser({}),
-      run: async (_input, exchange) => (await import("./mcp.ts")).answerMcp(exchange),
+function createMcpRoute(operations: ReturnType<typeof listOperations>): Route {
+  let tools: Tools | undefined;
+  const POST: Operation = {
+    scopes: [],
+    kind: "other",
+    body: { types: [JSON_TYPE] },
+    parse: createHeadParser({}),
+    run: async (_input, exchange) => {
+      const { answerMcp } = await import("./mcp.ts");
+      tools ??= createTools(Object.values(operations).flatMap(Object.values<Endpoint>));
+      return answerMcp(exchange, tools);
     },
-  },
-};
+  };
+  return { path: "/mcp", operations: { POST } };
+}
 
 type Handler = (request: RoutedRequest) => Promise<Response>;
 type Options = Parameters<typeof Bun.serve<undefined>>[0] & {

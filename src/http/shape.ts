@@ -4,7 +4,7 @@ export const component = (kind: string, name: string): Schema => ({
   $ref: `#/components/${kind}/${name}`,
 });
 
-type Schema = Readonly<Record<string, unknown>>;
+export type Schema = Readonly<Record<string, unknown>>;
 
 export interface Shape {
   readonly schema: Schema;
@@ -67,9 +67,9 @@ export const object = (
 
 export const mapValues = <Value, Result>(
   values: Readonly<Record<string, Value>>,
-  map: (value: Value) => Result,
+  map: (value: Value, name: string) => Result,
 ): Readonly<Record<string, Result>> =>
-  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, map(value)]));
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, map(value, name)]));
 
 /** The shared schemas of the description, by name. */
 export const schemas: Record<string, Schema> = {};

@@ -13,15 +13,12 @@ import { define, list, maybe, object, text, time } from "./shape.ts";
 
 const MANAGE = "tokens:manage" satisfies Scope;
 
-function describeToken(_input: Input, exchange: Exchange): Response {
-  const { token } = exchange;
-  return answerJson(exchange, {
-    name: token?.name,
-    prefix: token?.prefix || undefined,
-    scopes: token?.scopes,
-    expires: formatTime(token?.expiresAtMs) ?? undefined,
-  });
-}
+const describeToken = (_input: Input, { token }: Exchange) => ({
+  name: token?.name,
+  prefix: token?.prefix || undefined,
+  scopes: token?.scopes,
+  expires: formatTime(token?.expiresAtMs) ?? undefined,
+});
 
 async function createToken({ body }: Input, { service, token }: Exchange): Promise<Response> {
   const grant = parseGrant(body);

@@ -1,51 +1,66 @@
-/** The tools that agents call through /mcp. Ids are strings: a model's JSON would round them. */
+/** The tools that agents call through /mcp: operations, as a model sees them. Ids are strings, because its JSON would round them. */
 
-import { type Bulk, describeLeft, type Left, previewBulk, requireFilter } from "../domain/bulk.ts";
+import {
+  type Bulk,
+  describeLeft,
+  type Left,
+  previewBulk,
+  requireFilter,
+  startBulkCounts,
+} from "../domain/bulk.ts";
 import { nameBatch } from "../domain/change.ts";
 import { describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/members.ts";
 import type { Filter, FilterName } from "../domain/filter.ts";
 import type { PlantQuery } from "../domain/page.ts";
-import { type EntityTags, entityTagOf, findEntityTags } from "../domain/entity-tag.ts";
-import {
-  describe,
-  findPlainInt64,
-  formatJson,
-  INT64_MAX,
-  INT64_MIN,
-  quoteIds,
-} from "../domain/json.ts";
+import { describe, findPlainInt64, formatJson, quoteIds } from "../domain/json.ts";
 import { findCursor, formatCursor, formatSort, type Ordering, toOrder } from "../domain/sort.ts";
-import { findFaults, formatStoredPlant, type Plant } from "../domain/plant.ts";
 import { rehearse } from "../domain/decide.ts";
-import { parseRevert } from "../domain/revert.ts";
-import { plantScopes, type Scope } from "../domain/token.ts";
-import {
-  type Done,
-  parsePatch,
-  parseWrite,
-  type Patch,
-  type PlantWrite,
-  refuseLine,
-} from "../domain/write.ts";
-import type { Exchange } from "./exchange.ts";
+import { parseRevert, type RevertRequest, startCounts } from "../domain/revert.ts";
+import type { Scope } from "../domain/token.ts";
+import { type Done, parseWrite, type Patch, type PlantWrite, refuseLine } from "../domain/write.ts";
+import { bulkOptionsFor, changeAll, matchOptionsFor, openBulk, startChange } from "./bulk.ts";
+import type { Arguments, Endpoint, Tool } from "./endpoint.ts";
+import type { Exchange, Input } from "./exchange.ts";
 import {
   type Argument,
   bulkFields,
   changeFields,
+  contentArguments,
   type Field,
+  type Fields,
   filterFields,
+  idArgument,
+  ifMatchArgument,
   limitTo,
+  patchArguments,
   plantFields,
   toArgument,
   writeFields,
 } from "./field.ts";
-import { bulkOptionsFor, changeAll, matchOptionsFor, openBulk, startChange } from "./bulk.ts";
+import { BulkPreview, Change, StoredPlant } from "./plant-shapes.ts";
 import { openSort } from "./plants.ts";
-import { openRevert, previewRevert, revertAll, revertMembers, startReport } from "./revert.ts";
-import { flag, list, mapValues, maybe, object, text } from "./shape.ts";
+import {
+  openRevert,
+  previewRevert,
+  revertAll,
+  revertMembers,
+  RevertPreview,
+  startReport,
+} from "./revert.ts";
+import {
+  flag,
+  integer,
+  list,
+  mapValues,
+  object,
+  type Schema,
+  schemas,
+  type Shape,
+  text,
+} from "./shape.ts";
 
-interface Tool {
+interface Callable {
   /** The token needs all of them. */
   readonly scopes: readonly Scope[];
   /** The answer to tools/list, without the name. */
@@ -56,90 +71,132 @@ interface Tool {
 
 export type Members = Readonly<Record<string, unknown>>;
 
-/** A second call with the same arguments changes nothing more. */
-const hints = {
-  readOnlyHint: true,
-  destructiveHint: false,
-  idempotentHint: true,
-  openWorldHint: false,
-};
-type Kind = Pick<Tool, "scopes"> & { readonly annotations: typeof hints };
+const rank = ({ scopes }: Callable): number =>
+  scopes.length > 1 ? 2 : scopes.includes("plants:read") ? 0 : 1;
 
-const reading: Kind = { scopes: ["plants:read"], annotations: hints };
-const adding: Kind = { scopes: ["plants:write"], annotations: { ...hints, readOnlyHint: false } };
-const changing: Kind = {
-  scopes: ["plants:write"],
-  annotations: { ...hints, readOnlyHint: false, destructiveHint: true },
-};
+export type Tools = Readonly<Record<string, Callable>>;
 
-/** What the tools have that write under a name. */
-interface Named {
-  readonly batch?: string | undefined;
-  readonly dryRun?: boolean;
+/** The tools of the operations that have one: those that read come first, and those that need both scopes last. */
+export function createTools(operations: readonly Endpoint[]): Tools {
+  const tools = operations.flatMap((endpoint) =>
+    endpoint.tool === undefined
+      ? []
+      : [[endpoint.tool.name, toCallable(endpoint, endpoint.tool)] as const],
+  );
+  return Object.fromEntries(tools.toSorted(([, one], [, other]) => rank(one) - rank(other)));
 }
 
-/** A tool whose arguments each have a rule. A refusal names every fault. */
-function tool<Values extends object>(
-  { scopes, annotations }: Kind,
-  title: string,
-  description: string,
-  rules: { readonly [Name in keyof Values]: Argument<Values[Name]> },
-  run: (exchange: Exchange, values: Values) => Promise<string>,
-): Tool {
-  const known: Readonly<Record<string, Argument<unknown>>> = rules;
-  const { schema: inputSchema } = object(known, { additionalProperties: false });
+function toCallable(endpoint: Endpoint, tool: Tool): Callable {
+  const { at, kind, scopes = [], also, path = {}, query = {}, headers = {}, run } = endpoint;
+  const {
+    title,
+    description,
+    output,
+    members = {},
+    toBody,
+    parse,
+    show,
+    call,
+  } = tool as Tool<Input, unknown>;
+  const named = Object.entries(headers).flatMap(([name, { argument }]) =>
+    argument === undefined ? [] : [[toArgumentName(name), argument] as const],
+  );
+  const known: Arguments = tool.arguments ?? {
+    ...mapValues(path, (field) => field.argument ?? toArgument(field)),
+    ...members,
+    ...Object.fromEntries(named),
+    ...mapValues(query, (field) => field.argument ?? toArgument(field)),
+  };
+  const isRead = at.startsWith("GET ");
+  const toInput = (values: Members): Input => ({
+    path: pick(path, values),
+    query: pick(query, values),
+    headers: mapValues(headers, ({ fallback }, name) => values[toArgumentName(name)] ?? fallback),
+    form: "",
+    body: toBody === undefined ? pick(members, values) : toBody(values),
+  });
   return {
-    scopes,
-    listed: { title, description, annotations, inputSchema },
+    scopes: [...scopes, ...(also?.scopes ?? [])],
+    listed: {
+      title,
+      description,
+      // A second call with the same arguments changes nothing more.
+      annotations: {
+        readOnlyHint: isRead,
+        destructiveHint: !isRead && kind !== "create",
+        idempotentHint: true,
+        openWorldHint: false,
+      },
+      inputSchema: object(known, { additionalProperties: false }).schema,
+      outputSchema: toOutputSchema(output.schema),
+    },
     run: async (exchange, input) => {
-      const values: Values & Named = parseMembers<Values>(input, rules);
-      if (values.dryRun !== true) await exchange.requireFree(values);
-      return run(exchange, values);
+      const values = parse === undefined ? parseMembers<Members>(input, known) : parse(input);
+      if (call !== undefined) return call(exchange, values as never);
+      const asked = toInput(values);
+      const result = await run(asked, exchange);
+      return format(show === undefined ? result : show(result, asked));
     },
   };
 }
 
-const ID_EXPECTED = `a string with the digits of an integer from ${INT64_MIN} to ${INT64_MAX}`;
-const id: Argument<bigint> = {
-  ...text(undefined, "The id of the plant: the digits of a 64-bit integer, as a string."),
-  expected: ID_EXPECTED,
-  find: (input) => (typeof input === "string" ? findPlainInt64(input) : undefined),
-};
-/** By the rules about a plant. `expected` is the rule that a value breaks. */
-const toTextArgument = (
-  description: string,
-  expected: (input: unknown) => string | undefined,
-): Argument<string> => ({
-  ...text(undefined, description),
-  expected,
-  find: (input) => (expected(input) === undefined ? (input as string) : undefined),
-});
-const name = toTextArgument("The name of the plant.", (input) => findFaults(0n, input, "").name);
-const tag: Argument<string | undefined> = {
-  ...toTextArgument(
-    "The type of the plant. Omit it for a plant without a tag.",
-    (input) => findFaults(0n, "", input ?? null).tag,
-  ),
-  optional: true,
-};
-const batch = toArgument(writeFields.batch);
-const ifMatch: Argument<EntityTags | undefined> = {
-  ...text(undefined, "An etag: change the plant only if it is still in this state."),
-  expected: "the etag of an earlier answer, with its quotes",
-  optional: true,
-  find: (input) => (typeof input === "string" ? findEntityTags(input) : undefined),
-};
-const filterArguments = mapValues<Field<unknown>, Argument<unknown>>(filterFields, toArgument) as {
-  readonly [Name in FilterName]: Argument<Filter[Name]>;
-};
-/** A model reads the whole answer, so it is short. */
-const ENTRIES_MAX = 200;
+/** As in `ifMatch`. */
+const toArgumentName = (header: string): string =>
+  header.replaceAll("-", "").replace(/^[A-Z]/, (letter) => letter.toLowerCase());
+
+const pick = (fields: Arguments | Fields, values: Members): object =>
+  mapValues<Arguments[string] | Fields[string], unknown>(
+    fields,
+    ({ fallback }, name) => values[name] ?? fallback,
+  );
+
+/** A schema of the description, on its own, with the ids of plants as strings. */
+function toOutputSchema(schema: Schema): Schema {
+  const [, name = ""] = /^#\/components\/schemas\/(\w+)$/.exec(String(schema["$ref"])) ?? [];
+  const { $ref: _, ...own } = { ...schemas[name], ...schema };
+  const { properties, items } = own as {
+    properties?: Readonly<Record<string, Schema>>;
+    items?: Schema;
+  };
+  return {
+    ...own,
+    ...(items && { items: toOutputSchema(items) }),
+    ...(properties && {
+      properties: mapValues(properties, (member, key) =>
+        key === "id"
+          ? { type: "string", description: member["description"] }
+          : toOutputSchema(member),
+      ),
+    }),
+  };
+}
 
 /** Writes ids as strings. */
 const format = (value: unknown): string =>
   JSON.stringify(value, (_, part: unknown) => (typeof part === "bigint" ? String(part) : part));
 
-const etagOf = (plant: Plant): string => entityTagOf(formatStoredPlant(plant));
+/** Ties what a tool does to its arguments. */
+const calling = <Values extends object>(
+  known: { readonly [Name in keyof Values]: Argument<Values[Name]> },
+  call: (exchange: Exchange, values: Values) => Promise<string>,
+): Pick<Tool, "arguments" | "call"> => ({
+  arguments: known,
+  call: async (exchange: Exchange, values: Values) => {
+    const named: { readonly batch?: string; readonly dryRun?: boolean } = values;
+    if (named.dryRun !== true) await exchange.requireFree({ batch: named.batch });
+    return call(exchange, values);
+  },
+});
+
+const batch = toArgument(writeFields.batch);
+export const filterArguments = mapValues<Field<unknown>, Argument<unknown>>(
+  filterFields,
+  toArgument,
+) as {
+  readonly [Name in FilterName]: Argument<Filter[Name]>;
+};
+/** A model reads the whole answer, so it is short. */
+const ENTRIES_MAX = 200;
 
 /** An agent reads a page at once. */
 const PAGE_CHARACTERS_MAX = 32_768;
@@ -222,38 +279,6 @@ async function readHistory(
   }
 }
 
-async function readPlant({ service }: Exchange, order: { readonly id: bigint }): Promise<string> {
-  const plant = await service.store.findPlant(order.id);
-  if (plant === undefined) throw new Refusal("plant_not_found");
-  return format({ ...plant, etag: etagOf(plant) });
-}
-
-type Written = Plant & { readonly batch?: string | undefined };
-type Changed = Written & { readonly ifMatch?: EntityTags | undefined };
-
-async function createPlant(exchange: Exchange, { batch: named, ...plant }: Written) {
-  const { service, startedAtMs } = exchange;
-  const outcome = await service.store.createPlant(plant, exchange.nameWriter(named));
-  if (outcome === "created") service.metrics.countCreates(performance.now() - startedAtMs);
-  return format({ id: plant.id, replayed: outcome === "replayed" });
-}
-
-async function replacePlant(exchange: Exchange, order: Changed): Promise<string> {
-  const { batch: named, ifMatch: match, ...plant } = order;
-  const writer = exchange.nameWriter(named);
-  await exchange.service.store.replacePlant(plant, { match }, writer);
-  return format({ id: plant.id, etag: etagOf(plant) });
-}
-
-async function removePlant(
-  exchange: Exchange,
-  order: Pick<Changed, "id" | "batch" | "ifMatch">,
-): Promise<string> {
-  const writer = exchange.nameWriter(order.batch);
-  await exchange.service.store.removePlant(order.id, { match: order.ifMatch }, writer);
-  return format({ id: order.id });
-}
-
 const LEFT_MAX = 20;
 
 /** A client waits for an answer for a minute or so. */
@@ -289,9 +314,7 @@ async function formatReport(report: object, blocks: AsyncIterable<readonly Left[
   return format({ ...report, left: shown });
 }
 
-async function revertChanges(exchange: Exchange, input: Members): Promise<string> {
-  // null counts as absent, too.
-  const order = parseRevert({ ...input, dryRun: input["dryRun"] ?? true });
+async function revertChanges(exchange: Exchange, order: RevertRequest): Promise<string> {
   return runLong(exchange, async (signal) => {
     const range = await openRevert(exchange, order);
     // Also before a revert, so it has the bounds of a dry run.
@@ -349,7 +372,7 @@ function parseWrites({ writes, upsert }: Writing): PlantWrite[] {
       throw new Refusal(
         "invalid_body",
         unknown === undefined
-          ? `line ${line}: id: expected ${ID_EXPECTED}, got ${describe(input["id"])}`
+          ? `line ${line}: id: expected ${idArgument.expected}, got ${describe(input["id"])}`
           : `line ${line}: ${describe(unknown)}: unknown; allowed: ${Object.keys(writeMembers).join(", ")}`,
       );
     try {
@@ -390,30 +413,6 @@ async function writePlants(exchange: Exchange, order: Writing): Promise<string> 
   });
 }
 
-async function patchPlant(
-  exchange: Exchange,
-  order: Pick<Changed, "id" | "batch" | "ifMatch"> & { readonly patch: Patch },
-): Promise<string> {
-  const { service } = exchange;
-  const writer = exchange.nameWriter(order.batch);
-  const condition = { match: order.ifMatch };
-  const plant = await service.store.patchPlant(order.id, order.patch, condition, writer);
-  return format({ ...plant, etag: etagOf(plant) });
-}
-
-const patch: Argument<Patch> = {
-  ...object(
-    {
-      name: text(undefined, "The new name."),
-      tag: maybe(text(undefined, "The new tag; null removes it.")),
-    },
-    { optional: ["name", "tag"], additionalProperties: false },
-  ),
-  expected: "an object with name, tag or both",
-  // Throws a Refusal that names every fault.
-  find: (input) => (input === undefined ? undefined : parsePatch(input)),
-};
-
 const truth = (description: string, fallback: boolean): Argument<boolean> => ({
   ...flag(undefined, description, { default: fallback }),
   expected: "true or false",
@@ -424,11 +423,10 @@ const truth = (description: string, fallback: boolean): Argument<boolean> => ({
 const dryRun = truth("False changes plants.", true);
 
 const writeMembers = {
-  id,
-  name,
-  tag,
+  id: idArgument,
+  ...contentArguments,
   removed: flag(undefined, "True removes the plant: then leave out name and tag.", { const: true }),
-  ifMatch,
+  ifMatch: ifMatchArgument,
 };
 const WRITES_MAX = 1_000;
 const writes: Argument<readonly Members[]> = {
@@ -456,10 +454,10 @@ const matching = {
   all: toArgument(bulkFields.all),
   except: {
     ...list(text(), "Not the plants with these ids.", { maxItems: EXCEPT_MAX }),
-    expected: `a list of at most ${EXCEPT_MAX} ids, each ${ID_EXPECTED}`,
+    expected: `a list of at most ${EXCEPT_MAX} ids, each ${idArgument.expected}`,
     optional: true,
     find: (input: unknown) => {
-      const ids = Array.isArray(input) && input.length <= EXCEPT_MAX && input.map(id.find);
+      const ids = Array.isArray(input) && input.length <= EXCEPT_MAX && input.map(idArgument.find);
       return ids && ids.every((each) => each !== undefined) ? ids : undefined;
     },
   },
@@ -467,7 +465,6 @@ const matching = {
   batch,
 };
 
-const changingMany: Kind = { ...changing, scopes: plantScopes };
 const DRY_RUN =
   "A dry run, unless `dryRun` is false: show its counts and its sample to the user first.";
 const OR_ALL = "; at least one is needed, or `all`.";
@@ -477,12 +474,14 @@ const REPORT =
 const NEXT =
   "`next` is the `after` of the next page. A page may be short, or empty, and still have one.";
 
-/** In the order in which they are listed. */
-export const tools: Readonly<Record<string, Tool>> = {
-  find_plants: tool<FindArguments>(
-    reading,
-    "Find plants",
-    `Plants that match all filters, in the order of their ids, or of \`sort\`; without a filter, all plants. ${NEXT}`,
+const next = { schema: text().schema, optional: true, example: undefined };
+
+export const findTool: Tool<unknown, unknown> = {
+  name: "find_plants",
+  title: "Find plants",
+  description: `Plants that match all filters, in the order of their ids, or of \`sort\`; without a filter, all plants. ${NEXT}`,
+  output: object({ plants: list(StoredPlant), next }),
+  ...calling<FindArguments>(
     {
       ...filterArguments,
       order: toArgument(plantFields.order),
@@ -496,67 +495,41 @@ export const tools: Readonly<Record<string, Tool>> = {
     },
     findPlants,
   ),
-  read_plant: tool(
-    reading,
-    "Read a plant",
-    "One plant, with an etag that names its state.",
-    { id },
-    readPlant,
-  ),
-  count_plants: tool<Filter>(
-    reading,
-    "Count plants",
-    "How many plants match all filters. If `exact` is false, `count` is a lower bound.",
-    filterArguments,
-    async ({ service }, filter) => {
-      const { count, exact } = await service.store.countPlants(filter);
-      return format({ count, exact });
-    },
-  ),
-  plant_history: tool(
-    reading,
-    "History of a plant",
-    `The changes of a plant, oldest first: when, by which token, and the plant before and after. ${NEXT}`,
+};
+
+export const historyTool: Tool<unknown, unknown> = {
+  name: "plant_history",
+  title: "History of a plant",
+  description: `The changes of a plant, oldest first: when, by which token, and the plant before and after. ${NEXT}`,
+  output: object({ changes: list(Change), next: { ...next, schema: integer().schema } }),
+  ...calling(
     {
-      id,
+      id: idArgument,
       limit: toArgument(limitTo("Changes on a page.", ENTRIES_MAX)),
       after: toArgument(changeFields.after),
     },
     readHistory,
   ),
-  create_plant: tool<Written>(
-    adding,
-    "Create a plant",
-    "Stores a new plant. The same plant again changes nothing (`replayed`); a different one under a taken id is refused.",
-    { id, name, tag, batch },
-    createPlant,
-  ),
-  replace_plant: tool<Changed>(
-    changing,
-    "Replace a plant",
-    "Replaces name and tag of an existing plant; a tag that is left out is removed. With `ifMatch`, a change made since you read the plant is not overwritten.",
-    { id, name, tag, ifMatch, batch },
-    replacePlant,
-  ),
-  remove_plant: tool(
-    changing,
-    "Remove a plant",
-    "Removes a plant. revert_changes can bring it back while the journal has the change.",
-    { id, ifMatch, batch },
-    removePlant,
-  ),
-  patch_plant: tool<Pick<Changed, "id" | "batch" | "ifMatch"> & { readonly patch: Patch }>(
-    changingMany,
-    "Change a plant",
-    "Changes only the members of `patch`. With `ifMatch`, a change made since you read the plant is not overwritten.",
-    { id, patch, ifMatch, batch },
-    patchPlant,
-  ),
-  write_plants: tool<Writing>(
-    changingMany,
-    "Write many plants",
+};
+
+const failure = { status: integer(), error: integer(), message: text() };
+
+export const writeTool: Tool<unknown, unknown> = {
+  name: "write_plants",
+  title: "Write many plants",
+  description:
     "Creates plants and, with `removed: true`, removes them; with `upsert`, plants whose id is taken are replaced. Each succeeds or fails alone, or with `atomic` all together or none. " +
-      "The outcome of each is created, replaced, removed or replayed (nothing to do). A dry run, unless `dryRun` is false: it reports what each would do.",
+    "The outcome of each is created, replaced, removed or replayed (nothing to do). A dry run, unless `dryRun` is false: it reports what each would do.",
+  output: object({
+    dryRun: flag(),
+    results: list(
+      object(
+        { line: integer(), outcome: text(), ...failure },
+        { optional: ["outcome", "error", "message"] },
+      ),
+    ),
+  }),
+  ...calling<Writing>(
     {
       writes,
       upsert: truth("A plant whose id is taken replaces the stored one.", false),
@@ -566,34 +539,55 @@ export const tools: Readonly<Record<string, Tool>> = {
     },
     writePlants,
   ),
-  change_plants: tool<Matching & { readonly patch: Patch }>(
-    changingMany,
-    "Change all plants that match",
-    `Applies \`patch\` to every plant that matches all filters${OR_ALL} ${DRY_RUN} ${REPORT}`,
-    { ...matching, patch },
+};
+
+/** A preview, or a report with these counts. */
+function outputOf({ schema }: Pick<Shape, "schema">, counts: object): Shape {
+  const { properties } = toOutputSchema(schema) as { readonly properties: Record<string, Schema> };
+  const report = object({
+    ...mapValues(counts as Readonly<Record<string, number>>, () => integer()),
+    batch: text(undefined, "The name of the writes in the journal."),
+    complete: flag(undefined, "False if the work was interrupted; `message` says why."),
+    left: list(
+      object({ id: text(), ...failure }),
+      `The first ${LEFT_MAX} plants that were left alone.`,
+    ),
+    ...failure,
+  });
+  const all = { ...properties, ...(report.schema["properties"] as Record<string, Schema>) };
+  return { schema: { type: "object", required: ["plants"], properties: all }, example: undefined };
+}
+
+const changeOutput = outputOf(BulkPreview, startBulkCounts());
+
+export const changeTool: Tool<unknown, unknown> = {
+  name: "change_plants",
+  title: "Change all plants that match",
+  description: `Applies \`patch\` to every plant that matches all filters${OR_ALL} ${DRY_RUN} ${REPORT}`,
+  output: changeOutput,
+  ...calling<Matching & { readonly patch: Patch }>(
+    { ...matching, ...patchArguments },
     changeMatching,
   ),
-  remove_plants: tool<Matching>(
-    changingMany,
-    "Remove all plants that match",
-    `Removes every plant that matches all filters${OR_ALL} ${DRY_RUN} ${REPORT}`,
-    matching,
-    changeMatching,
-  ),
-  revert_changes: {
-    scopes: plantScopes,
-    listed: {
-      title: "Undo changes",
-      description:
-        "Each plant that the selected changes concern returns to its state before them, unless it was changed since. " +
-        "Select them by at least one of `from`, `to`, `by`, `batch` and `types`. A dry run, unless `dryRun` is false: show its counts and its sample to the user first. " +
-        "If `complete` is false, `message` says why; call it again to continue.",
-      annotations: changing.annotations,
-      inputSchema: object(
-        { ...revertMembers, dryRun: flag(undefined, "False changes plants.", { default: true }) },
-        { optional: Object.keys(revertMembers), additionalProperties: false },
-      ).schema,
-    },
-    run: revertChanges,
-  },
+};
+
+export const removeTool: Tool<unknown, unknown> = {
+  name: "remove_plants",
+  title: "Remove all plants that match",
+  description: `Removes every plant that matches all filters${OR_ALL} ${DRY_RUN} ${REPORT}`,
+  output: changeOutput,
+  ...calling<Matching>(matching, changeMatching),
+};
+
+export const revertTool: Tool<unknown, unknown> = {
+  name: "revert_changes",
+  title: "Undo changes",
+  description:
+    "Each plant that the selected changes concern returns to its state before them, unless it was changed since. " +
+    "Select them by at least one of `from`, `to`, `by`, `batch` and `types`. A dry run, unless `dryRun` is false: show its counts and its sample to the user first. " +
+    "If `complete` is false, `message` says why; call it again to continue.",
+  output: outputOf(RevertPreview, startCounts()),
+  arguments: { ...revertMembers, dryRun },
+  parse: (input) => ({ ...parseRevert({ ...input, dryRun: input["dryRun"] ?? true }) }),
+  call: revertChanges,
 };

@@ -6,7 +6,7 @@ import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { hashToken } from "../../src/auth/token.ts";
 import { filterNames } from "../../src/domain/filter.ts";
 import { limits } from "../support/limits.ts";
-import { ask, call, listTools, readRpc } from "../support/mcp.ts";
+import { ask, call, judged, listTools, readRpc } from "../support/mcp.ts";
 import { rejectionOf } from "../support/expect.ts";
 import { until } from "../support/until.ts";
 import { readRefusal } from "../support/plants.ts";
@@ -45,10 +45,10 @@ async function readPages(service: TestService, name: string, given: object) {
   return pages;
 }
 
-const READING = ["find_plants", "read_plant", "count_plants", "plant_history"];
+const READING = ["find_plants", "count_plants", "read_plant", "plant_history"];
 const WRITING = ["create_plant", "replace_plant", "remove_plant"];
 /** They show what was not sent. */
-const BOTH = ["patch_plant", "write_plants", "change_plants", "remove_plants", "revert_changes"];
+const BOTH = ["change_plants", "remove_plants", "write_plants", "patch_plant", "revert_changes"];
 
 describe("a token", () => {
   test.each([
@@ -330,7 +330,8 @@ describe("a revert", () => {
       { id: "3", now: { name: "new" } },
       { id: LARGE, now: { name: "after" }, before: { name: "before" } },
     ];
-    const preview = { ...counts, revertible: 2, sample };
+    const skipped = [{ id: "2", now: { name: "since" } }];
+    const preview = { ...counts, revertible: 2, sample, skipped };
     for (const dryRun of [true, null, undefined])
       expect(await call(service, "revert_changes", { batch, dryRun })).toEqual(preview);
     expect(await call(service, "read_plant", { id: LARGE })).toMatchObject({ name: "after" });
@@ -523,4 +524,9 @@ test("a failure of ours answers 500 without its cause", async () => {
   const given = { name: "create_plant", arguments: { id: "1", name: "boom" } };
   const response = await ask(service, "tools/call", given);
   expect([response.status, await readRefusal(response)]).toEqual([500, "internal"]);
+});
+
+test("each tool answered by then what its schema says", async () => {
+  const names = (await listTools(shared)).map(({ name }) => name);
+  expect([...judged].toSorted()).toEqual(names.toSorted());
 });

@@ -2,6 +2,7 @@
 
 import { expect } from "bun:test";
 import type { Tool } from "@modelcontextprotocol/client";
+import { Compile } from "typebox/schema";
 import { TEST_TOKEN, type TestService } from "./service.ts";
 
 export const MODERN = "2026-07-28";
@@ -80,7 +81,31 @@ interface ToolResult {
   readonly isError?: boolean;
 }
 
-/** What a tool answers: the same as text and as JSON. */
+interface Schema {
+  readonly type?: unknown;
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly items?: Schema;
+}
+
+/** With no other members than it names: a tool says all that it answers. */
+const closed = (schema: Schema): object => ({
+  ...schema,
+  ...(schema.items && { items: closed(schema.items) }),
+  ...(schema.properties && {
+    additionalProperties: false,
+    properties: Object.fromEntries(
+      Object.entries(schema.properties).map(([name, member]) => [name, closed(member)]),
+    ),
+  }),
+});
+
+/** The tools whose answers were compared with their schemas. */
+export const judged = new Set<string>();
+
+/** Of each tool, what it says that it answers. */
+let outputs: Map<string, ReturnType<typeof Compile>> | undefined;
+
+/** What a tool answers: the same as text and as JSON, and as its schema says. */
 export async function call(
   service: Pick<TestService, "url">,
   name: string,
@@ -100,5 +125,13 @@ export async function call(
     return { isError, ...(value as object) };
   }
   expect(structuredContent).toEqual(value);
+  outputs ??= new Map(
+    (await listTools(service)).map(({ name: tool, outputSchema }) => [
+      tool,
+      Compile(closed(outputSchema as Schema)),
+    ]),
+  );
+  expect([name, value, outputs.get(name)?.Check(value)]).toEqual([name, value, true]);
+  judged.add(name);
   return value;
 }
