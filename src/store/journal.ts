@@ -218,9 +218,8 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
   const { after, limit } = query;
   const isBack = query.order === "desc";
   const endsAtMs = isFiltered(query) ? performance.now() + msMax : Number.POSITIVE_INFINITY;
-  const { from, to, fold, count } = query;
-  const tally = count && createTally(count);
-  let listed: { readonly change: Change; readonly folded: Folded | undefined; last: number }[] = [];
+  const { from, to } = query;
+  const listing = createListing(query);
   let last = isBack && after === 0 ? newest + 1 : after;
   if (isBack && to?.unit === "seq") last = Math.min(last, to.value + 1);
   const oldest = from === undefined ? 0 : firstNumberOf(from);
@@ -237,30 +236,6 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
       : `The changes after ${after} have been deleted.`;
     const advice = `Read the plants again, then the changes after ${newest}.`;
     return new Refusal("changes_gone", `${fault} ${advice}`);
-  };
-
-  /** False if the change is wanted, and the page is full. */
-  const addChange = (change: Change): boolean => {
-    if (!isWanted(query, change)) return true;
-    if (tally !== undefined) return tally.add(change, limit);
-    const { by, batch, type, seq } = change;
-    const isFolded =
-      fold !== undefined && (batch !== undefined || (fold === "run" && type === "created"));
-    const run = listed.at(-1);
-    const isSameRun =
-      run !== undefined &&
-      run.change.batch === batch &&
-      run.change.by === by &&
-      (batch !== undefined || !isPause(run.last, seq));
-    if (isFolded && isSameRun && run.folded !== undefined) {
-      run.folded[type]++;
-      run.last = seq;
-    } else if (listed.length === limit) return false;
-    else {
-      const folded = isFolded ? { created: 0, replaced: 0, removed: 0, [type]: 1 } : undefined;
-      listed.push({ change, folded, last: seq });
-    }
-    return true;
   };
 
   return {
@@ -283,16 +258,16 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
       isBegun = true;
       if (isAtBreak && lastOfRow > last) {
         if (!isStart) throw gone(row);
-        listed = [];
+        listing.clear();
         last = lastOfRow;
         return true;
       }
       if (limit === 0 && !isBack) return lastOfRow <= after;
       characters += row.entries?.length ?? 0;
-      const changes = parseBlock(row, tally !== undefined);
+      const changes = parseBlock(row, listing.isBrief);
       for (const change of isBack ? changes.toReversed() : changes) {
         if (isBack ? change.seq >= last : change.seq <= last) continue;
-        if (!addChange(change)) return false;
+        if (!listing.add(change)) return false;
         last = change.seq;
       }
       last = isBack ? Math.min(last, first) : Math.max(last, lastOfRow);
@@ -305,10 +280,57 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
     /** `isEnd`: there are no further blocks. */
     finish(isEnd = false): ChangePage {
       if (!isBegun) throw gone();
-      const changes = listed.map((each) => listChange(each.change, each.folded, each.last));
       const hasMore = isBack ? !isAtBreak && !isPast && !isEnd : last < newest;
-      const page = { changes, last, hasMore, newest: isBack ? newest : Math.max(last, newest) };
-      return tally === undefined ? page : { ...page, counts: tally.list() };
+      return {
+        ...listing.finish(),
+        last,
+        hasMore,
+        newest: isBack ? newest : Math.max(last, newest),
+      };
+    },
+  };
+}
+
+/** What a page lists of the changes that it reads: those that are wanted, with runs folded, or only their counts. */
+function createListing(query: ChangeQuery) {
+  const { limit, fold, count } = query;
+  const tally = count && createTally(count);
+  let listed: { readonly change: Change; readonly folded: Folded | undefined; last: number }[] = [];
+  return {
+    /** Counts need neither ids nor plants. */
+    isBrief: tally !== undefined,
+
+    /** False if the change is wanted, and the page is full. */
+    add(change: Change): boolean {
+      if (!isWanted(query, change)) return true;
+      if (tally !== undefined) return tally.add(change, limit);
+      const { by, batch, type, seq } = change;
+      const isFolded =
+        fold !== undefined && (batch !== undefined || (fold === "run" && type === "created"));
+      const run = listed.at(-1);
+      const isSameRun =
+        run !== undefined &&
+        run.change.batch === batch &&
+        run.change.by === by &&
+        (batch !== undefined || !isPause(run.last, seq));
+      if (isFolded && isSameRun && run.folded !== undefined) {
+        run.folded[type]++;
+        run.last = seq;
+        return true;
+      }
+      if (listed.length === limit) return false;
+      const folded = isFolded ? { created: 0, replaced: 0, removed: 0, [type]: 1 } : undefined;
+      listed.push({ change, folded, last: seq });
+      return true;
+    },
+
+    clear(): void {
+      listed = [];
+    },
+
+    finish() {
+      const changes = listed.map((each) => listChange(each.change, each.folded, each.last));
+      return tally === undefined ? { changes } : { changes, counts: tally.list() };
     },
   };
 }
