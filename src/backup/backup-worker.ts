@@ -1,11 +1,11 @@
-/** The backup thread: makes copies, appends changes, proves, prunes and restores. One order at a time. */
+/** The backup thread: makes copies, appends changes, proves, prunes and restores. One task at a time. */
 
 import { setPriority } from "node:os";
 import { onMessage, runThread, toFailed } from "../thread.ts";
-import { Appender } from "./append.ts";
+import { Appender } from "./ship.ts";
 import { copyBackup, copyStore } from "./copy.ts";
-import { backUp, check, prove, prune } from "./keep.ts";
-import type { Order } from "./order.ts";
+import { backUp, check, prove, prune } from "./maintain.ts";
+import type { Task } from "./tasks.ts";
 import { restoreFromPlace } from "./restore.ts";
 import { listPlace, verifyPlace } from "./report.ts";
 
@@ -14,33 +14,33 @@ const NICE = 10;
 
 let appender: Appender | undefined;
 
-async function perform(order: Order): Promise<unknown> {
-  switch (order.kind) {
+async function perform(task: Task): Promise<unknown> {
+  switch (task.kind) {
     case "copy":
-      return copyStore(order.from, order.to);
+      return copyStore(task.from, task.to);
     case "restoreFile":
-      return copyBackup(order.from, order.to);
+      return copyBackup(task.from, task.to);
     case "restore":
-      return restoreFromPlace(order);
+      return restoreFromPlace(task);
     case "list":
-      return listPlace(order);
+      return listPlace(task);
     case "verify":
-      return verifyPlace(order);
+      return verifyPlace(task);
     case "backUp":
       yieldToClients();
-      return backUp(order);
+      return backUp(task);
     case "prove":
       yieldToClients();
-      return prove(order);
+      return prove(task);
     case "check":
       yieldToClients();
-      return check(order);
+      return check(task);
     case "prune":
-      return prune(order);
+      return prune(task);
     case "append":
-      return (appender ??= new Appender(order)).append(order.checked);
+      return (appender ??= new Appender(task)).append(task.checked);
     case "cover":
-      return appender?.cover(order.copy);
+      return appender?.cover(task.copy);
     case "recheck":
       return appender?.recheck();
     case "finish":
@@ -54,8 +54,8 @@ function yieldToClients(): void {
 }
 
 runThread(({ orders }: { readonly orders: MessagePort }) =>
-  onMessage(orders, (order: Order) => {
-    void perform(order).then(
+  onMessage(orders, (task: Task) => {
+    void perform(task).then(
       (value) => orders.postMessage({ value }),
       (error: unknown) => orders.postMessage(toFailed(error)),
     );

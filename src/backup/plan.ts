@@ -3,7 +3,7 @@
  * segments to replay. Everything else only reads and writes.
  */
 
-import type { Copy, Segment, Timeline } from "./piece.ts";
+import type { Copy, Segment, Timeline } from "./names.ts";
 
 /** An unbroken run of changes: each block follows the one before. */
 export interface Run {

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { adviseOnTemporaryFiles } from "../store/sqlite/database.ts";
 import { verifyStore } from "./copy.ts";
-import type { ListOrder } from "./order.ts";
+import type { ListTask } from "./tasks.ts";
 import { openPlace, type Place } from "./place.ts";
-import { nameNote, parseNote } from "./piece.ts";
+import { nameNote, parseNote } from "./names.ts";
 import { choosePlan, NEWEST, type Run } from "./plan.ts";
 import { chooseStore, describeMissing, describePiece, rebuildTwice, relisting } from "./restore.ts";
 import {
@@ -48,15 +48,15 @@ export interface Listed {
   readonly stores: readonly ListedStore[];
 }
 
-export const listPlace = (order: ListOrder): Promise<Listed> => relisting(() => listOnce(order));
+export const listPlace = (task: ListTask): Promise<Listed> => relisting(() => listOnce(task));
 
-async function listOnce(order: ListOrder): Promise<Listed> {
-  const place = await openPlace(order.place, order.scratch);
+async function listOnce(task: ListTask): Promise<Listed> {
+  const place = await openPlace(task.place, task.scratch);
   try {
     const found = await listStores(place);
-    if (order.store !== undefined && !found.some(({ store }) => store === order.store))
-      await chooseStore(place, order);
-    const own = order.from === undefined ? order.store : readIdentity(order.from);
+    if (task.store !== undefined && !found.some(({ store }) => store === task.store))
+      await chooseStore(place, task);
+    const own = task.from === undefined ? task.store : readIdentity(task.from);
     const wanted = found.filter(({ store }) => own === undefined || own === store);
     const stores: ListedStore[] = [];
     for (const one of wanted) stores.push(await listStore(place, one));
@@ -72,24 +72,20 @@ async function listStore(place: Place, { store, label, pieces }: FoundStore): Pr
   if (place.grow !== undefined) await survey.readAll();
   const { copies, segments } = await survey.readUnnamed();
   const note = parseNote(await place.readNote(nameNote(store)));
-  const { history, unreadable } = await survey.findHistory(note);
+  const known = await survey.findHistory(note);
+  const { history } = known;
   const plan = choosePlan(copies, segments, history, NEWEST);
   return {
     store,
     label,
     timeline: history.at(-1)?.number ?? 0,
-    pieces: listPieces(survey),
+    pieces: describePieces(survey),
     reachable: survey.reachable(history),
-    missing: [
-      ...unreadable.map((number) => `Timeline ${number}: none of its pieces can be read.`),
-      ...(plan === undefined
-        ? ["No copy is whole."]
-        : await describeMissing(survey, history, NEWEST, plan, note)),
-    ],
+    missing: await describeMissing(survey, known, NEWEST, plan, note),
   };
 }
 
-function listPieces(survey: Survey): readonly ListedPiece[] {
+function describePieces(survey: Survey): readonly ListedPiece[] {
   const faults = new Map(survey.listDamage().map((damage) => [damage.name, damage.faults]));
   const { copies, segments } = survey.know();
   const stateOf = (name: string, usual: string): string => faults.get(name)?.join("; ") ?? usual;
@@ -137,26 +133,27 @@ export type Verified = ReturnType<typeof verifyStore> & {
 };
 
 /** Reads every piece, restores the newest state, and replays each way that leads to the newest copy. */
-export async function verifyPlace(order: ListOrder): Promise<Verified> {
+export async function verifyPlace(task: ListTask): Promise<Verified> {
   try {
-    return await relisting(() => verifyIn(order.scratch, order));
+    return await relisting(() => verifyIn(task.scratch, task));
   } catch (error) {
     const { code, path = "" } = error as NodeJS.ErrnoException;
     const isOfSystem =
-      typeof code === "string" && (path.startsWith(order.scratch) || code === "ENOSPC");
+      typeof code === "string" && (path.startsWith(task.scratch) || code === "ENOSPC");
     if (!isOfSystem) throw error;
     throw new StoreOpenError(`${(error as Error).message}. ${adviseOnTemporaryFiles(tmpdir())}`);
   }
 }
 
-async function verifyIn(folder: string, order: ListOrder): Promise<Verified> {
-  const place = await openPlace(order.place, folder);
+async function verifyIn(folder: string, task: ListTask): Promise<Verified> {
+  const place = await openPlace(task.place, folder);
   try {
-    const found = await chooseStore(place, order);
+    const found = await chooseStore(place, task);
     const survey = new Survey(place, found.pieces);
     await survey.readAll();
     const note = parseNote(await place.readNote(nameNote(found.store)));
-    const { history } = await survey.findHistory(note);
+    const known = await survey.findHistory(note);
+    const { history } = known;
     const to = join(folder, "restored.db");
     const inspect = () => verifyStore(to, "The restored store");
     const built = await rebuildTwice(place, survey, history, NEWEST, to, inspect);
@@ -166,7 +163,7 @@ async function verifyIn(folder: string, order: ListOrder): Promise<Verified> {
       reached: built.reached,
       changes: built.changes,
       pieces: found.pieces.length,
-      missing: await describeMissing(survey, history, NEWEST, built.plan, note),
+      missing: await describeMissing(survey, known, NEWEST, built.plan, note),
       damage: built.damage,
     };
   } finally {

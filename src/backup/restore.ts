@@ -4,14 +4,15 @@ import { chmodSync, copyFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { changeStore, createStore, digestState, startTimeline, verifyStore } from "./copy.ts";
-import type { RestoreOrder } from "./order.ts";
-import { nameNote, type Note, parseNote, type Timeline } from "./piece.ts";
+import type { RestoreTask } from "./tasks.ts";
+import { nameNote, type Note, parseNote, type Timeline } from "./names.ts";
 import { GoneError, openPlace, type Place } from "./place.ts";
 import { endOf, NEWEST, type Plan, type Step } from "./plan.ts";
-import { moveCursors, readBlocks, ReplayError, replaySegment, withoutTriggers } from "./segment.ts";
+import { moveCursors, readBlocks, ReplayError, replaySegment, withoutTriggers } from "./log.ts";
 import {
   type Damage,
   type FoundStore,
+  type KnownHistory,
   listStores,
   type Point,
   readPoint,
@@ -33,12 +34,12 @@ export type Restored = ReturnType<typeof verifyStore> & {
 
 /** Makes a new store of the backups in a place. */
 export const restoreStore = (
-  order: Omit<RestoreOrder, "kind" | "to">,
+  task: Omit<RestoreTask, "kind" | "to">,
   to: string,
   signal: AbortSignal,
 ): Promise<Restored & { readonly path: string }> =>
   createStore(to, (staged) =>
-    runOnThread<Restored>({ ...order, kind: "restore", to: staged }, signal),
+    runOnThread<Restored>({ ...task, kind: "restore", to: staged }, signal),
   );
 
 const LISTINGS_MAX = 5;
@@ -57,28 +58,26 @@ export async function relisting<Result>(
   }
 }
 
-export const restoreFromPlace = (order: RestoreOrder): Promise<Restored> =>
-  relisting(() => restoreOnce(order));
+export const restoreFromPlace = (task: RestoreTask): Promise<Restored> =>
+  relisting(() => restoreOnce(task));
 
-async function restoreOnce(order: RestoreOrder): Promise<Restored> {
-  const place = await openPlace(order.place, resolve(order.to, ".."));
+async function restoreOnce(task: RestoreTask): Promise<Restored> {
+  const place = await openPlace(task.place, resolve(task.to, ".."));
   try {
-    const found = await chooseStore(place, order);
+    const found = await chooseStore(place, task);
     const survey = new Survey(place, found.pieces);
     const note = parseNote(await place.readNote(nameNote(found.store)));
-    const { history, unreadable } = await survey.findHistory(note, order.timeline);
-    const target = await findTarget(place, survey, history, order);
+    const known = await survey.findHistory(note, task.timeline);
+    const { history } = known;
+    const target = await findTarget(place, survey, history, task);
     await survey.readUnnamed();
-    if (order.isIncomplete !== true) refuseCutList(place, survey, history, target, note);
-    const built = await rebuild(place, survey, history, target, order.to, order.atMs);
-    changeStore(order.to, (db) => startTimeline(db, survey.newestTimeline, history));
+    if (task.isIncomplete !== true) refuseCutList(place, survey, history, target, note);
+    const built = await rebuild(place, survey, history, target, task.to, task.atMs);
+    changeStore(task.to, (db) => startTimeline(db, survey.newestTimeline, history));
     const { plan, changes, reached } = built;
-    const missing = [
-      ...unreadable.map((number) => `Timeline ${number}: none of its pieces can be read.`),
-      ...(await describeMissing(survey, history, target, plan, note)),
-    ];
+    const missing = await describeMissing(survey, known, target, plan, note);
     return {
-      ...verifyStore(order.to, "The restored store"),
+      ...verifyStore(task.to, "The restored store"),
       copy: describePiece(place, plan.copy),
       store: found.store,
       timeline: history.at(-1)?.number ?? 0,
@@ -136,7 +135,7 @@ async function findTarget(
   place: Place,
   survey: Survey,
   history: readonly Timeline[],
-  { change, atMs }: RestoreOrder,
+  { change, atMs }: RestoreTask,
 ): Promise<number> {
   if (atMs === undefined) return change ?? NEWEST;
   await survey.readUnnamed();
@@ -247,27 +246,42 @@ function findNoted(note: Note, history: readonly Timeline[]): number | undefined
 /** Never silently less than what the place held. */
 export async function describeMissing(
   survey: Survey,
+  { history, unreadable }: KnownHistory,
+  target: number,
+  plan: Plan | undefined,
+  note: Note,
+): Promise<readonly string[]> {
+  const lost =
+    plan === undefined ? "No copy is whole." : await findLost(survey, history, target, plan, note);
+  const timelines = unreadable.map(
+    (number) => `Timeline ${number}: none of its pieces can be read.`,
+  );
+  return [...timelines, ...(lost === undefined ? [] : [lost])];
+}
+
+async function findLost(
+  survey: Survey,
   history: readonly Timeline[],
   target: number,
   { reached, copy }: Plan,
   note: Note,
-): Promise<string[]> {
+): Promise<string | undefined> {
   const noted = findNoted(note, history);
   const furthest = Math.max(survey.furthest(history), noted ?? 0);
   if (reached < Math.min(target, furthest))
-    return [`Changes ${reached + 1} to ${Math.min(target, furthest)}.`];
+    return `Changes ${reached + 1} to ${Math.min(target, furthest)}.`;
   if (target !== NEWEST)
     return furthest < target
-      ? [`The backups end at change ${furthest}, before change ${target}.`]
-      : [];
+      ? `The backups end at change ${furthest}, before change ${target}.`
+      : undefined;
   const isCurrent = noted !== undefined && note.shipped?.timelines.length === history.length;
   const serial = isCurrent ? (note.shipped?.serial ?? 0) : copy.serial;
   const unknown = await survey.findUnknownEnd(history, serial);
-  if (unknown !== undefined) return [`The end of ${unknown.name}, after change ${reached}.`];
+  if (unknown !== undefined) return `The end of ${unknown.name}, after change ${reached}.`;
   // Backups of version 1.0 have no note.
   return note.shipped !== undefined || copy.digest === undefined
-    ? []
-    : [`Changes after ${reached}, if there were any: the note of the writer does not tell.`];
+    ? undefined
+    : `Changes after ${reached}, if there were any: the note of the writer does not tell.`;
 }
 
 /** A list may end early, as that of an object store that lags. Then an older state would pass for the newest. */

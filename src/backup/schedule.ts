@@ -15,10 +15,10 @@ import { isBucketUrl, parseStoreUrl } from "../store-url.ts";
 import type { Log } from "../observe/log.ts";
 import type { BackupState } from "../observe/reporter.ts";
 import { within } from "../tick.ts";
-import type { Appended, Reached } from "./append.ts";
-import type { Checked, CopyFacts, Proof } from "./keep.ts";
-import type { Source } from "./order.ts";
-import { type CheckPosition, labelOf, nameProof } from "./piece.ts";
+import type { Appended, Reached } from "./ship.ts";
+import type { Checked, CopyFacts, Proof } from "./maintain.ts";
+import type { Source } from "./tasks.ts";
+import { type CheckPosition, labelOf, nameProof } from "./names.ts";
 import type { NewestCopy } from "./plan.ts";
 import { locateBucket } from "./s3.ts";
 import { sweepScratch } from "./scratch.ts";
@@ -239,8 +239,8 @@ function createMaintainer(
     const sinceMs = performance.now();
     try {
       const { diskFreeBytesMin } = config;
-      const order = { ...source, kind: "backUp", serial, diskFreeBytesMin } as const;
-      const copy = await thread.ask<CopyFacts>(order);
+      const task = { ...source, kind: "backUp", serial, diskFreeBytesMin } as const;
+      const copy = await thread.ask<CopyFacts>(task);
       const { name, plants, bytes, atMs } = copy;
       const durationMs = Math.round(performance.now() - sinceMs);
       log.info("backed_up", { to, name, plants, bytes, durationMs });
@@ -277,7 +277,7 @@ function createMaintainer(
     try {
       if (hasJournal && !reaches(await append(), change)) return;
       const { diskFreeBytesMin } = config;
-      const order = {
+      const task = {
         ...source,
         name,
         change,
@@ -286,7 +286,7 @@ function createMaintainer(
         scratch,
         diskFreeBytesMin,
       } as const;
-      const { damage, copies, oldestAtMs } = await thread.ask<Proof>(order);
+      const { damage, copies, oldestAtMs } = await thread.ask<Proof>(task);
       state.proofs++;
       state.proven = { atMs: Date.now(), change, copies, oldestAtMs };
       state.provenSinceMs = performance.now();
@@ -312,8 +312,8 @@ function createMaintainer(
     const { after, share: left } = checked ?? noted ?? { after: "", share: 0 };
     const share = left + elapsedMs / (config.backupCheckDays * DAY_MS);
     try {
-      const order = { ...source, kind: "check", after, share } as const;
-      const { damage, ...done } = await thread.ask<Checked>(order);
+      const task = { ...source, kind: "check", after, share } as const;
+      const { damage, ...done } = await thread.ask<Checked>(task);
       checked = done;
       problems.delete("backup_check_failed");
       await noteDamage(damage);

@@ -14,7 +14,7 @@ import {
   sealOf,
   type Segment,
   type Timeline,
-} from "./piece.ts";
+} from "./names.ts";
 import { digestFile, type Place } from "./place.ts";
 import {
   choosePlan,
@@ -35,7 +35,7 @@ import {
   readBlocks,
   type Tail,
   toTail,
-} from "./segment.ts";
+} from "./log.ts";
 
 export interface Point {
   readonly change: number;
@@ -137,6 +137,12 @@ export interface Damage {
   readonly faults: readonly string[];
 }
 
+export interface KnownHistory {
+  readonly history: readonly Timeline[];
+  /** The numbers of later timelines that have pieces, and none that can be read. */
+  readonly unreadable: readonly number[];
+}
+
 /** The pieces of one store in a place. */
 export class Survey {
   private readonly place: Place;
@@ -213,10 +219,7 @@ export class Survey {
    * The history of the wanted timeline, or of the newest readable one, and the numbers of unreadable timelines. The note
    * has that of its writer. Then it tries segments, because a segment is cheaper to read than a copy.
    */
-  async findHistory(
-    { shipped }: Note,
-    wanted?: number,
-  ): Promise<{ history: readonly Timeline[]; unreadable: readonly number[] }> {
+  async findHistory({ shipped }: Note, wanted?: number): Promise<KnownHistory> {
     const unreadable: number[] = [];
     const noted = shipped?.timelines ?? [];
     const numbers = new Set([
@@ -447,9 +450,15 @@ export interface FoundStore {
   readonly pieces: readonly AnyPiece[];
 }
 
+/** Of one store, or of all. */
+export async function listPieces(place: Place, store?: string): Promise<readonly AnyPiece[]> {
+  const pieces = (await place.list()).flatMap((file) => findPiece(file) ?? []);
+  return store === undefined ? pieces : pieces.filter((piece) => piece.store === store);
+}
+
 /** The stores that have pieces in a place. Backups of version 1.0 are identified by their label. */
 export async function listStores(place: Place): Promise<readonly FoundStore[]> {
-  const pieces = (await place.list()).flatMap((file) => findPiece(file) ?? []);
+  const pieces = await listPieces(place);
   const byStore = Map.groupBy(pieces, ({ store }) => store);
   return Array.from(byStore, ([store, own]) => {
     const newest = own.findLast((piece) => !isOld(piece)) ?? own[0];

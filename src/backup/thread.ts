@@ -4,7 +4,7 @@ import { dirname, join, resolve } from "node:path";
 import { countFreeDescriptors } from "../descriptor.ts";
 import { StoreOpenError } from "../domain/errors.ts";
 import { startThread } from "../thread.ts";
-import type { Order } from "./order.ts";
+import type { Task } from "./tasks.ts";
 import { sweepScratch } from "./scratch.ts";
 
 /** The runtime aborts the process if a new thread gets no descriptors for its event loop. */
@@ -20,44 +20,44 @@ function startBackupThread() {
   let working: Promise<unknown> = Promise.resolve();
   return {
     ...thread,
-    /** One order at a time, even while the place hangs. */
-    ask<Answer>(order: Order): Promise<Answer> {
-      const answer = working.then(() => thread.ask(order));
+    /** One task at a time, even while the place hangs. */
+    ask<Answer>(task: Task): Promise<Answer> {
+      const answer = working.then(() => thread.ask(task));
       working = answer.catch(() => undefined);
       return answer as Promise<Answer>;
     },
   };
 }
 
-/** For one order. Ctrl-C ends it, and leaves everything as it was. */
-export async function runOnThread<Answer>(order: Order, signal: AbortSignal): Promise<Answer> {
+/** For one task. Ctrl-C ends it, and leaves everything as it was. */
+export async function runOnThread<Answer>(task: Task, signal: AbortSignal): Promise<Answer> {
   signal.throwIfAborted();
   const thread = startBackupThread();
   signal.addEventListener("abort", thread.end);
   try {
-    return await thread.ask<Answer>(order);
+    return await thread.ask<Answer>(task);
   } catch (error) {
     signal.throwIfAborted();
     throw error;
   } finally {
     signal.removeEventListener("abort", thread.end);
     thread.end();
-    removeDownloads(order);
+    removeDownloads(task);
   }
 }
 
 /** A thread that is ended cannot remove them itself. */
-function removeDownloads(order: Order): void {
-  if ("place" in order)
-    sweepScratch("scratch" in order ? order.scratch : dirname(resolve(order.to)), true);
+function removeDownloads(task: Task): void {
+  if ("place" in task)
+    sweepScratch("scratch" in task ? task.scratch : dirname(resolve(task.to)), true);
 }
 
-/** Started at the first order, and again at the first order after its end. */
+/** Started at the first task, and again at the first task after its end. */
 export function createThread() {
   let thread: ReturnType<typeof startBackupThread> | undefined;
   return {
-    ask: async <Answer>(order: Order): Promise<Answer> =>
-      (thread ??= startBackupThread()).ask<Answer>(order),
+    ask: async <Answer>(task: Task): Promise<Answer> =>
+      (thread ??= startBackupThread()).ask<Answer>(task),
     end: (): void => {
       thread?.end();
       thread = undefined;

@@ -4,8 +4,8 @@ import { mkdtempSync, openSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { backUpStore, restoreFile, TEMPORARY_PREFIX } from "../backup/copy.ts";
-import type { ListOrder, RestoreOrder } from "../backup/order.ts";
-import { labelOf } from "../backup/piece.ts";
+import type { ListTask, RestoreTask } from "../backup/tasks.ts";
+import { labelOf } from "../backup/names.ts";
 import type { Listed, ListedStore, Verified } from "../backup/report.ts";
 import { type Restored, restoreStore } from "../backup/restore.ts";
 import { runOnThread } from "../backup/thread.ts";
@@ -56,9 +56,9 @@ export async function restore(config: Config, flags: RestoreFlags, file: string)
   const [from, to] = [requirePath(file), requireSqlite(config.databaseUrl)];
   const until = parseUntil(flags);
   if (isPlace(from)) {
-    const order = { place: from, label: labelOf(to), ...until };
+    const task = { place: from, label: labelOf(to), ...until };
     const sentence = "Restored, and the store verified.";
-    return transfer("restored", sentence, from, flags, (signal) => restoreStore(order, to, signal));
+    return transfer("restored", sentence, from, flags, (signal) => restoreStore(task, to, signal));
   }
   if (Object.values(until).some((value) => value !== undefined))
     throw new UsageError(
@@ -82,7 +82,7 @@ const isPlace = (path: string): boolean =>
   isBucketUrl(path) ||
   (path !== "-" && statSync(path, { throwIfNoEntry: false })?.isDirectory() === true);
 
-type Until = Pick<RestoreOrder, "change" | "atMs" | "store" | "timeline" | "isIncomplete">;
+type Until = Pick<RestoreTask, "change" | "atMs" | "store" | "timeline" | "isIncomplete">;
 
 function parseUntil({ at, atChange, store, timeline, incomplete }: RestoreFlags): Until {
   if (at !== undefined && atChange !== undefined)
@@ -116,7 +116,7 @@ const escape = (text: string): string =>
 
 const formatMoment = (atMs: number): string => new Date(atMs).toISOString();
 
-const toListOrder = (kind: ListOrder["kind"], place: string, { store }: PlaceFlags): ListOrder => ({
+const toListTask = (kind: ListTask["kind"], place: string, { store }: PlaceFlags): ListTask => ({
   kind,
   place: requirePath(place),
   label: "plants",
@@ -126,20 +126,20 @@ const toListOrder = (kind: ListOrder["kind"], place: string, { store }: PlaceFla
 
 /** Reads every piece and restores the newest state. It uses no settings, so it gets no Config. */
 export async function verifyBackup(place: string, flags: PlaceFlags): Promise<void> {
-  const order = toListOrder("verify", place, flags);
+  const task = toListTask("verify", place, flags);
   const sentence = "Every piece is whole, and the newest state can be restored.";
   // Made and removed here: a thread that is ended by Ctrl-C cannot remove it.
   await transfer("verified", sentence, place, flags, (signal) =>
     withTemporaryFolder(async (scratch) => ({
-      ...(await runOnThread<Verified>({ ...order, scratch }, signal)),
+      ...(await runOnThread<Verified>({ ...task, scratch }, signal)),
       path: undefined,
     })),
   );
 }
 
 export async function listBackups(place: string, flags: PlaceFlags): Promise<void> {
-  const order = toListOrder("list", place, flags);
-  const listed = await untilInterrupted((signal) => runOnThread<Listed>(order, signal));
+  const task = toListTask("list", place, flags);
+  const listed = await untilInterrupted((signal) => runOnThread<Listed>(task, signal));
   if (flags.json) return printJson(toJson(listed));
   if (listed.stores.length === 0)
     throw new CommandError(`${listed.place} holds no backup of plantstore serve --backup-to.`);
@@ -290,8 +290,8 @@ export async function describeBackups({
 }: Config): Promise<string | undefined> {
   const url = parseStoreUrl(databaseUrl);
   if (backupTo === "" || url.engine !== "sqlite") return undefined;
-  const order = { ...toListOrder("list", backupTo, {}), from: url.path };
-  const listed = await untilInterrupted((signal) => runOnThread<Listed>(order, signal)).catch(
+  const task = { ...toListTask("list", backupTo, {}), from: url.path };
+  const listed = await untilInterrupted((signal) => runOnThread<Listed>(task, signal)).catch(
     (error: unknown) => explain(error),
   );
   // That is not the store's fault.

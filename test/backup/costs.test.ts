@@ -5,9 +5,9 @@ import { Database } from "bun:sqlite";
 import { readdirSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { createDemoPlants } from "../../scripts/demo-plants.ts";
-import { Appender, type Reached } from "../../src/backup/append.ts";
-import { backUp, prune } from "../../src/backup/keep.ts";
-import { labelOf, nameCopy, nameNote, nameSegment, parseNote } from "../../src/backup/piece.ts";
+import { Appender, type Reached } from "../../src/backup/ship.ts";
+import { backUp, prune } from "../../src/backup/maintain.ts";
+import { labelOf, nameCopy, nameNote, nameSegment, parseNote } from "../../src/backup/names.ts";
 import { openPlace } from "../../src/backup/place.ts";
 import { verifyPlace } from "../../src/backup/report.ts";
 import { Survey } from "../../src/backup/survey.ts";
@@ -187,8 +187,8 @@ test("backup verify has one copy at a time in its temporary folder", async () =>
     bucket.fault = () => undefined;
     return this.findHistory(...of);
   });
-  const order = { kind: "verify", place: to, label: "plants", store: undefined, scratch } as const;
-  expect(await verifyPlace(order)).toMatchObject({ plants: 3n, missing: [], damage: [] });
+  const task = { kind: "verify", place: to, label: "plants", store: undefined, scratch } as const;
+  expect(await verifyPlace(task)).toMatchObject({ plants: 3n, missing: [], damage: [] });
   // The packed one, and what it is unpacked to.
   expect([local.length, Math.max(...local)]).toEqual([3, 2]);
 });

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
-import type { Timeline } from "../../src/backup/piece.ts";
+import type { Timeline } from "../../src/backup/names.ts";
 import {
   choosePlan,
   findFurthest,

@@ -18,11 +18,11 @@ import {
   writeFileSync,
 } from "node:fs";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
-import { Appender, type Reached } from "../../src/backup/append.ts";
+import { Appender, type Reached } from "../../src/backup/ship.ts";
 import { digestState, restoreFile } from "../../src/backup/copy.ts";
-import { backUp, check, compact, prove, prune } from "../../src/backup/keep.ts";
-import type { RestoreOrder } from "../../src/backup/order.ts";
-import { findPiece, labelOf } from "../../src/backup/piece.ts";
+import { backUp, check, compact, prove, prune } from "../../src/backup/maintain.ts";
+import type { RestoreTask } from "../../src/backup/tasks.ts";
+import { findPiece, labelOf } from "../../src/backup/names.ts";
 import { type GrowingFile, openPlace } from "../../src/backup/place.ts";
 import { listPlace, verifyPlace } from "../../src/backup/report.ts";
 import { restoreFromPlace, restoreStore } from "../../src/backup/restore.ts";
@@ -40,7 +40,7 @@ import { alter, readPlants } from "../support/stores.ts";
 import { until } from "../support/until.ts";
 
 const { signal } = new AbortController();
-type Moment = Pick<RestoreOrder, "change" | "atMs" | "timeline" | "store" | "isIncomplete">;
+type Moment = Pick<RestoreTask, "change" | "atMs" | "timeline" | "store" | "isIncomplete">;
 /** The clock moves on before it resolves. */
 const passMoment = async (): Promise<number> => {
   const nowMs = Date.now();
@@ -70,8 +70,8 @@ function makePlace() {
         .map((name) => `${place}/${name}`),
     restore: async (moment: Moment = {}, from = place) => {
       const to = `${folder.path}/restored-${++restores}.db`;
-      const order = { place: from, label: "plants", ...moment };
-      const restored = await restoreStore(order, to, signal);
+      const task = { place: from, label: "plants", ...moment };
+      const restored = await restoreStore(task, to, signal);
       return { ...restored, to, ids: readPlants(to).map(({ id }) => id) };
     },
   };
@@ -503,6 +503,23 @@ describe("timelines", () => {
     // What was left behind is kept, and not mixed in.
     expect(await scene.restore({ timeline: 1 })).toMatchObject({ ids: [1n, 2n, 3n], timeline: 1 });
     expect(scene.restore({ timeline: 9 })).rejects.toThrow("holds no timeline 9");
+  });
+
+  test("of which every piece is damaged is named, by restore, list and verify", async () => {
+    const scene = await makeScene();
+    await scene.close();
+    await scene.replaceBy((await scene.restore()).to);
+    const later = await openBacked(scene);
+    await later.create(2n);
+    await later.append();
+    await later.close();
+    for (const file of readdirSync(scene.place).filter((name) => /-t0002-|writer$/.test(name)))
+      writeFileSync(`${scene.place}/${file}`, "rot");
+    const missing = expect.arrayContaining(["Timeline 2: none of its pieces can be read."]);
+    const task = { place: scene.place, label: "plants", store: undefined, scratch: scene.folder };
+    expect(await scene.restore({ isIncomplete: true })).toMatchObject({ missing });
+    expect(await listPlace({ ...task, kind: "list" })).toMatchObject({ stores: [{ missing }] });
+    expect(await verifyPlace({ ...task, kind: "verify" })).toMatchObject({ missing });
   });
 
   test("an old file put in the place of the store starts a timeline by itself", async () => {
@@ -1164,17 +1181,17 @@ describe("the appender", () => {
     await appender.finish();
     const pieces = [...list(".db"), ...list(".changes")].toSorted();
     expect(pieces).toHaveLength(3);
-    const order = { ...source, kind: "check" } as const;
-    const none = await check({ ...order, after: "", share: 0.01 });
+    const task = { ...source, kind: "check" } as const;
+    const none = await check({ ...task, after: "", share: 0.01 });
     expect(none).toMatchObject({ after: "", damage: [] });
     expect(none.share).toBeCloseTo(0.01);
     flip(pieces[1] ?? "", "");
-    const found = await check({ ...order, after: "", share: 1 });
+    const found = await check({ ...task, after: "", share: 1 });
     expect(found.damage).toEqual([
       { name: pieces[1]?.replace(/.*\//, "") ?? "", faults: expect.any(Array) },
     ]);
     expect(found.share).toBeCloseTo(0);
-    const rest = await check({ ...order, after: found.after, share: 0.99 });
+    const rest = await check({ ...task, after: found.after, share: 0.99 });
     expect(rest.after).not.toBe(found.after);
   });
 
@@ -1281,25 +1298,25 @@ describe("the appender", () => {
     const { from, source, copy } = await makeScene();
     const made = await copy();
     const scratch = `${from}.0123456789ab.proof.tmp`;
-    const order = { ...source, ...made, kind: "prove", scratch } as const;
+    const task = { ...source, ...made, kind: "prove", scratch } as const;
     const bytes = statSync(from).size + statSync(`${from}-wal`).size;
-    expect(prove({ ...order, diskFreeBytesMin: Number.MAX_SAFE_INTEGER })).rejects.toThrow(
+    expect(prove({ ...task, diskFreeBytesMin: Number.MAX_SAFE_INTEGER })).rejects.toThrow(
       `A proof needs ${2 * bytes} free bytes beside the store`,
     );
   });
 
   test("a copy is not begun without room for it", async () => {
     const { source, list } = await makeScene(openBucket);
-    const order = { ...source, kind: "backUp", serial: 1 } as const;
+    const task = { ...source, kind: "backUp", serial: 1 } as const;
     const before = list("");
     expect(
-      backUp({ ...order, diskFreeBytesMin: Number.MAX_SAFE_INTEGER }, openBucket),
+      backUp({ ...task, diskFreeBytesMin: Number.MAX_SAFE_INTEGER }, openBucket),
     ).rejects.toThrow(/^A copy needs \d+ free bytes in .*, and \d+ are free\.$/);
     expect(list("")).toEqual(before);
   });
 
   type Scene = Awaited<ReturnType<typeof makeScene>>;
-  const listOrder = ({ place, folder: scratch }: Scene) =>
+  const listTask = ({ place, folder: scratch }: Scene) =>
     ({ place, label: "plants", store: undefined, scratch }) as const;
 
   test.each<[string, (scene: Scene) => Promise<unknown>, result: object]>([
@@ -1322,12 +1339,12 @@ describe("the appender", () => {
     ],
     [
       "backup verify",
-      (scene) => verifyPlace({ ...listOrder(scene), kind: "verify" }),
+      (scene) => verifyPlace({ ...listTask(scene), kind: "verify" }),
       { damage: [], missing: [], plants: 2n },
     ],
     [
       "backup list",
-      (scene) => listPlace({ ...listOrder(scene), kind: "list" }),
+      (scene) => listPlace({ ...listTask(scene), kind: "list" }),
       { stores: [{ missing: [] }] },
     ],
     [

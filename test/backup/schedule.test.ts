@@ -95,8 +95,8 @@ test("orders to a thread of backups wait for each other, and its end rejects tho
   using at = makeWorkplace();
   makeStore(at.store, 3);
   const thread = createThread();
-  const order = { kind: "list", place: at.path, label: "", scratch: at.path } as const;
-  const ask = () => thread.ask<Listed>(order);
+  const task = { kind: "list", place: at.path, label: "", scratch: at.path } as const;
+  const ask = () => thread.ask<Listed>(task);
   const [one, other] = await Promise.all([ask(), ask()]);
   expect(one).toEqual(other);
   const waiting = Promise.allSettled([ask(), ask()]);

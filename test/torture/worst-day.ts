@@ -21,11 +21,11 @@ import {
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
-import { Appender } from "../../src/backup/append.ts";
+import { Appender } from "../../src/backup/ship.ts";
 import { restoreFile } from "../../src/backup/copy.ts";
-import { backUp, type CopyFacts, compact, prove, prune } from "../../src/backup/keep.ts";
-import type { RestoreOrder } from "../../src/backup/order.ts";
-import { findPiece } from "../../src/backup/piece.ts";
+import { backUp, type CopyFacts, compact, prove, prune } from "../../src/backup/maintain.ts";
+import type { RestoreTask } from "../../src/backup/tasks.ts";
+import { findPiece } from "../../src/backup/names.ts";
 import type { Retention } from "../../src/backup/plan.ts";
 import { type Restored, restoreFromPlace } from "../../src/backup/restore.ts";
 import { Survey } from "../../src/backup/survey.ts";
@@ -57,8 +57,8 @@ const SECOND_MS = 1_000;
 const START_MS = Date.UTC(2035, 0, 1);
 const FAULTS_MAX = 20;
 
-type Restore = (order: RestoreOrder) => Promise<Restored>;
-type Wanted = Pick<RestoreOrder, "change" | "atMs" | "timeline">;
+type Restore = (task: RestoreTask) => Promise<Restored>;
+type Wanted = Pick<RestoreTask, "change" | "atMs" | "timeline">;
 
 /** By chance, but each is a sentence of the log that replays a fault. */
 type Step = () => unknown;
@@ -432,8 +432,8 @@ class Day {
       if (this.random.chance(30)) await this.append();
       if (this.random.chance(20)) await this.changeToken();
       const begun = this.moment;
-      const order = { ...this.source, kind: "backUp", serial, diskFreeBytesMin: 0 } as const;
-      const made = await backUp(order, this.current.copying.open);
+      const task = { ...this.source, kind: "backUp", serial, diskFreeBytesMin: 0 } as const;
+      const made = await backUp(task, this.current.copying.open);
       this.say(`made ${made.name}`);
       const moment = ancestors(this.moment).find(({ change }) => change === made.change);
       if (moment === undefined || moment.change < begun.change) {
@@ -474,14 +474,14 @@ class Day {
     try {
       if ((await this.append()) === undefined) return false;
       const scratch = join(this.folder, "proof.db");
-      const order = {
+      const task = {
         ...this.source,
         ...made,
         kind: "prove",
         scratch,
         diskFreeBytesMin: 0,
       } as const;
-      const { damage } = await prove(order);
+      const { damage } = await prove(task);
       this.findings.count("proofs");
       await this.prune();
       if (damage.length > 0) this.current.appender.recheck();
@@ -997,19 +997,19 @@ export const worstDay: Scenario = {
 };
 
 /** By the time in the name of a copy, as if clocks were right. */
-async function restoreByTime(order: RestoreOrder): Promise<Restored> {
-  const restored = await restoreFromPlace(order);
+async function restoreByTime(task: RestoreTask): Promise<Restored> {
+  const restored = await restoreFromPlace(task);
   const timeOf = (name: string): string => /\d{8}T\d{6}Z/.exec(name)?.[0] ?? "";
-  const names = readdirSync(order.place).filter((name) => nameParts(name)?.store === order.store);
+  const names = readdirSync(task.place).filter((name) => nameParts(name)?.store === task.store);
   const copies = names.filter((name) => name.endsWith(".db.zst"));
   const [newest = ""] = copies.toSorted((one, other) => (timeOf(one) < timeOf(other) ? 1 : -1));
-  writeFileSync(order.to, Bun.zstdDecompressSync(readFileSync(join(order.place, newest))));
+  writeFileSync(task.to, Bun.zstdDecompressSync(readFileSync(join(task.place, newest))));
   return restored;
 }
 
 /** Does not tell what is missing. */
-const restoreSilently = async (order: RestoreOrder): Promise<Restored> => ({
-  ...(await restoreFromPlace(order)),
+const restoreSilently = async (task: RestoreTask): Promise<Restored> => ({
+  ...(await restoreFromPlace(task)),
   missing: [],
 });
 

@@ -1,6 +1,6 @@
-/** The orders of the backup thread. */
+/** The tasks of the backup threads. */
 
-import type { CheckPosition } from "./piece.ts";
+import type { CheckPosition } from "./names.ts";
 import type { NewestCopy, Retention } from "./plan.ts";
 
 /** A store, and the place of its backups. */
@@ -15,7 +15,7 @@ export interface Source {
 }
 
 /** Which store of a place, and up to where. */
-export interface RestoreOrder {
+export interface RestoreTask {
   readonly kind: "restore";
   readonly place: string;
   /** The name of the store's file, which chooses among several stores. */
@@ -31,7 +31,7 @@ export interface RestoreOrder {
   readonly to: string;
 }
 
-export interface ListOrder {
+export interface ListTask {
   readonly kind: "list" | "verify";
   readonly place: string;
   readonly label: string;
@@ -42,7 +42,7 @@ export interface ListOrder {
   readonly from?: string;
 }
 
-export interface BackUpOrder extends Source {
+export interface BackUpTask extends Source {
   readonly kind: "backUp";
   /** The segment that the copy builds on. */
   readonly serial: number;
@@ -55,7 +55,7 @@ export interface Digest {
   readonly digest: string;
 }
 
-export interface ProveOrder extends Source, Digest {
+export interface ProveTask extends Source, Digest {
   readonly kind: "prove";
   /** The new copy. */
   readonly name: string;
@@ -65,34 +65,34 @@ export interface ProveOrder extends Source, Digest {
 }
 
 /** Reads some pieces, in turn. */
-export interface CheckOrder extends Source, CheckPosition {
+export interface CheckTask extends Source, CheckPosition {
   readonly kind: "check";
 }
 
-export interface PruneOrder extends Source {
+export interface PruneTask extends Source {
   readonly kind: "prune";
   readonly retention: Retention;
 }
 
-export interface AppendOrder extends Source {
+interface AppendTask extends Source {
   readonly kind: "append";
   /** Noted with what is appended, and at a stop; undefined if it has not moved since the start. */
   readonly checked: CheckPosition | undefined;
 }
 
-interface CoverOrder extends Source {
+interface CoverTask extends Source {
   readonly kind: "cover";
   readonly copy: NewestCopy;
 }
 
-export type Order =
+export type Task =
   | { readonly kind: "copy" | "restoreFile"; readonly from: string; readonly to: string }
   | (Source & { readonly kind: "recheck" | "finish" })
-  | AppendOrder
-  | CoverOrder
-  | RestoreOrder
-  | ListOrder
-  | BackUpOrder
-  | ProveOrder
-  | CheckOrder
-  | PruneOrder;
+  | AppendTask
+  | CoverTask
+  | RestoreTask
+  | ListTask
+  | BackUpTask
+  | ProveTask
+  | CheckTask
+  | PruneTask;

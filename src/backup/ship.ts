@@ -4,37 +4,30 @@
  * continues from there in a new segment.
  */
 
-import type { Database } from "bun:sqlite";
-import { randomBytes } from "node:crypto";
-import { statSync, writeFileSync } from "node:fs";
-import { hostname } from "node:os";
+import { writeFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
-import { getSchemaVersion, openReadOnly, watchFile } from "../store/sqlite/database.ts";
-import type { BlockRow } from "../store/journal.ts";
-import type { Source } from "./order.ts";
+import { type Journal, openJournal, type Page } from "./journal.ts";
+import { Lease } from "./lease.ts";
+import { createFormatter, END, formatHeader, type Tail } from "./log.ts";
 import {
   type CheckPosition,
-  findPiece,
   joinSpans,
-  nameNote,
   nameOpenSegment,
   nameSegment,
   type Note,
   type Owner,
-  parseNote,
   type Position,
   prefixOfStaged,
   sealOf,
   type Shipped,
   type Span,
   type Timeline,
-} from "./piece.ts";
+} from "./names.ts";
 import { type GrowingFile, openPlace, type Place } from "./place.ts";
 import { choosePlan, isOnHistory, NEWEST, type NewestCopy } from "./plan.ts";
-import { hasEnded, nameProcess } from "./scratch.ts";
-import { createFormatter, END, findTail, formatHeader, hashTail, type Tail } from "./segment.ts";
-import { identityOf, readCursors, readHistory, readPoint, Survey } from "./survey.ts";
+import { identityOf, listPieces, Survey } from "./survey.ts";
+import type { Source } from "./tasks.ts";
 
 export type Appended = Reached | Fork;
 
@@ -59,15 +52,10 @@ interface Fork {
   readonly after: number | undefined;
 }
 
-/** A writer that writes renews its lease this often, and loses it after three times as long. */
-const LEASE_MS = 20_000;
-const LEASE_LOST_MS = 3 * LEASE_MS;
 /** What was sent to webhooks is noted at this interval, if no change is. */
 const CURSORS_MS = 60_000;
 /** A larger segment is closed, and the next one begun. Damage to a closed segment costs all of it. */
 const SEGMENT_BYTES_MAX = 8_388_608;
-/** The size of one write and sync. */
-const WRITE_CHARACTERS = 4_194_304;
 /** A segment that grows is not packed yet. */
 const PACKING = 4;
 
@@ -80,8 +68,6 @@ interface OpenSegment {
   last: number;
   span: Span | undefined;
 }
-
-type Journal = ReturnType<typeof readJournal>;
 
 interface Link {
   readonly place: Place;
@@ -103,20 +89,10 @@ interface Link {
   noted: { readonly shipped: string; readonly cursors: string; readonly sinceMs: number };
 }
 
-/** The note as this writer knows it. */
-interface Lease {
-  readonly text: string;
-  readonly isOwn: boolean;
-  /** When it was written by this writer, or first seen. */
-  readonly sinceMs: number;
-  /** When it was read last. */
-  readonly readMs: number;
-}
-
 export class Appender {
   private readonly source: Source;
   private link: Link | undefined;
-  private lease: Lease | undefined;
+  private readonly lease: Lease;
   private checked: CheckPosition | undefined;
   /** Damage was found: names prove nothing. */
   private mustSurvey = false;
@@ -126,6 +102,7 @@ export class Appender {
   /** `open` is the place's own, unless a test lets it fail. */
   constructor(source: Source, open = openPlace) {
     this.source = source;
+    this.lease = new Lease(source);
     this.open = open;
   }
 
@@ -148,7 +125,7 @@ export class Appender {
           continue;
         }
         if (page.lines.length > 0) {
-          await this.holdLease(link);
+          await this.lease.hold(link.place, link.owner.store);
           await this.write(link, page);
         }
         ({ hasMore } = page);
@@ -204,10 +181,10 @@ export class Appender {
     try {
       this.closeSegment(link);
       // Another service may have taken the lease while there was nothing to write.
-      await this.holdLease(link);
-      await this.writeNote(link, {});
+      await this.lease.hold(link.place, link.owner.store);
+      await this.lease.giveUp(link.place, link.owner.store, this.describeShipped(link));
     } finally {
-      this.lease = undefined;
+      this.lease.forget();
       this.disconnect();
     }
   }
@@ -220,15 +197,11 @@ export class Appender {
       journal = openJournal(from);
       const { history } = journal;
       const owner = { label, store: identityOf(history) };
-      const { shipped, checked } = await this.takeLease(place, owner.store);
+      const { shipped, checked } = await this.lease.take(place, owner.store);
       this.checked ??= checked;
       const prefix = `${prefixOfStaged(owner.store)}.`;
       await place.sweep(prefix, `${prefix}${instance}`);
-      const pieces = (await place.list()).flatMap((file) => findPiece(file) ?? []);
-      const survey = new Survey(
-        place,
-        pieces.filter(({ store }) => store === owner.store),
-      );
+      const survey = new Survey(place, await listPieces(place, owner.store));
       const noted = this.mustSurvey ? undefined : await findNoted(survey, journal, shipped);
       const found = noted ?? (await findEnd(survey, journal));
       place.release();
@@ -350,103 +323,22 @@ export class Appender {
     const [shipped, cursors] = [describeShipped(link), JSON.stringify(link.journal.readCursors())];
     const isOlder = performance.now() - noted.sinceMs >= CURSORS_MS;
     if (shipped === noted.shipped && (cursors === noted.cursors || !isOlder)) return;
-    await this.holdLease(link);
-    await this.writeNote(link, this.describeHolder());
+    await this.lease.hold(link.place, link.owner.store);
+    await this.lease.note(link.place, link.owner.store, this.describeShipped(link));
     link.noted = { shipped, cursors, sinceMs: performance.now() };
   }
 
-  private async writeNote(link: Link, holder: Note): Promise<void> {
-    const { place, owner, journal, cursor: change, isCovered, examined: serial } = link;
+  private describeShipped({ journal, cursor: change, isCovered, examined: serial }: Link): Note {
     const { history: timelines, schema } = journal;
     const block = journal.hashAt(change) ?? "";
     const shipped: Shipped = { timelines, schema, change, block, isCovered, serial };
-    const { checked } = this;
-    const text = JSON.stringify({ ...holder, shipped, cursors: journal.readCursors(), checked });
-    if (await this.replaceNote(place, owner.store, this.lease?.text, text)) return;
-    // It was removed, or another service took the lease: then this throws.
-    await this.takeLease(place, owner.store);
-    if (!(await this.replaceNote(place, owner.store, this.lease?.text, text)))
-      throw contested(place);
-  }
-
-  private async replaceNote(
-    place: Place,
-    store: string,
-    before: string | undefined,
-    text: string,
-    readMs = this.lease?.readMs ?? Number.NEGATIVE_INFINITY,
-  ): Promise<boolean> {
-    const sinceMs = performance.now();
-    if (!(await place.writeNote(nameNote(store), text, before))) return false;
-    this.lease = { text, isOwn: true, sinceMs, readMs };
-    return true;
-  }
-
-  private describeHolder() {
-    const { from } = this.source;
-    const { ino, birthtimeNs } = statSync(from, { bigint: true });
     return {
-      holder: `${hostname()}:${resolve(from)}`,
-      // The same file may be seen under another name, as by a container that was created again.
-      file: `${ino}-${birthtimeNs}`,
-      instance: this.source.instance,
-      process: nameProcess(),
-      beat: randomBytes(6).toString("hex"),
+      shipped,
+      cursors: journal.readCursors(),
+      ...(this.checked && { checked: this.checked }),
     };
   }
-
-  private async holdLease({ place, owner }: Link): Promise<void> {
-    const { lease } = this;
-    const freshMs = performance.now() - LEASE_MS;
-    if (lease?.isOwn === true && lease.sinceMs > freshMs) {
-      if (lease.readMs > freshMs) return;
-      // A server that ignores conditions lets another writer replace the note unseen.
-      const readMs = performance.now();
-      const text = await place.readNote(nameNote(owner.store));
-      if (text === lease.text) return void (this.lease = { ...lease, readMs });
-    }
-    await this.takeLease(place, owner.store);
-  }
-
-  /**
-   * One writer for a store and a place. A copied store file has the same identity, so the holder is a file on a machine.
-   * A holder that is silent loses the lease after a while, by our clock, or at once if its process has ended. A service
-   * that starts takes the lease of an earlier one on the same file at once; if that one still runs, it gives way. A
-   * writer without anything to write is silent, and asks again before it writes. Resolves to the note that it found.
-   */
-  private async takeLease(place: Place, store: string): Promise<Note> {
-    const nowMs = performance.now();
-    const { lease } = this;
-    const own = this.describeHolder();
-    for (let tries = 0; tries < TAKES_MAX; tries++) {
-      const text = await place.readNote(nameNote(store));
-      const note = parseNote(text);
-      const isSameFile = note.holder === own.holder || note.file === own.file;
-      const isFree =
-        note.holder === undefined ||
-        note.instance === own.instance ||
-        (lease === undefined && isSameFile) ||
-        (note.process !== undefined && hasEnded(note.process) === true);
-      if (!isFree) {
-        const known = lease?.text === text ? lease : undefined;
-        this.lease = known ?? { text: text ?? "", isOwn: false, sinceMs: nowMs, readMs: nowMs };
-        if (nowMs - this.lease.sinceMs < LEASE_LOST_MS)
-          throw new StoreOpenError(
-            `Another service writes the backups of this store to ${place.url}: ${note.holder}. This one writes none. If the other one is gone, this one takes over after ${LEASE_LOST_MS / 1000} seconds.`,
-          );
-      }
-      const taken = JSON.stringify({ ...note, ...own });
-      if (await this.replaceNote(place, store, text, taken, nowMs)) return note;
-    }
-    throw contested(place);
-  }
 }
-
-/** How often a note is replaced by others while this one takes the lease. */
-const TAKES_MAX = 3;
-
-const contested = ({ url }: Place): StoreOpenError =>
-  new StoreOpenError(`Another service takes the lease in ${url} at this moment.`);
 
 /** Without a copy that leads to it, where the writer is does not matter. */
 const describeShipped = ({ cursor, isCovered, examined, journal }: Link): string =>
@@ -505,81 +397,4 @@ async function findEnd(survey: Survey, journal: Journal): Promise<End | Fork> {
   return plan !== undefined && standing === "known"
     ? { cursor: plan.reached, isCovered: plan.copy.schema === schema }
     : { cursor: newest, isCovered: false };
-}
-
-/** The journal began later, or a break follows, before which it may have had the change. */
-const IS_TRIMMED = `SELECT 1 FROM (SELECT first > last AS isBreak FROM changes WHERE last > ?1 ORDER BY last LIMIT 1)
-  WHERE isBreak OR ?1 < (SELECT min(last) FROM changes)`;
-
-interface Page {
-  readonly lines: readonly string[];
-  readonly newest: number;
-  /** Of the lines; undefined if there is none. */
-  readonly span: Span | undefined;
-  readonly hasMore: boolean;
-}
-
-/** Reads the store's journal as lines of a segment. */
-function openJournal(from: string) {
-  const assertNotMoved = watchFile(from);
-  const db = openReadOnly(from);
-  try {
-    return readJournal(db, from, assertNotMoved);
-  } catch (error) {
-    db.close(true);
-    throw error;
-  }
-}
-
-function readJournal(db: Database, from: string, assertNotMoved: () => void) {
-  /** Lines after `cursor`, from one snapshot; undefined if the journal does not continue it. */
-  const readPage = db.transaction((cursor: number): Page | undefined => {
-    assertNotMoved();
-    const { change } = readPoint(db);
-    if (db.query("SELECT 1 FROM changes WHERE last = ?").get(cursor) === null) return undefined;
-    const blocks: string[] = [];
-    let newest = cursor;
-    let span: Span | undefined;
-    let characters = 0;
-    const rows = db.query<BlockRow, [number]>("SELECT * FROM changes WHERE last > ? ORDER BY last");
-    for (const row of rows.iterate(cursor)) {
-      // A break: changes were made that the journal does not have.
-      if (row.first > row.last) return undefined;
-      const json = `{"after":${newest},"first":${row.first},"last":${row.last},"at":${row.at_ms},"entries":${row.entries}}`;
-      blocks.push(json);
-      newest = Number(row.last);
-      const atMs = Number(row.at_ms);
-      span = joinSpans(span, { fromMs: atMs, toMs: atMs });
-      characters += json.length;
-      if (characters >= WRITE_CHARACTERS) break;
-    }
-    return { lines: blocks, newest, span, hasMore: newest < change };
-  });
-
-  return {
-    history: readHistory(db),
-    schema: getSchemaVersion(db, from),
-    newest: readPoint(db).change,
-    readPage,
-    readNewest: () => readPoint(db).change,
-    readCursors: () => readCursors(db),
-    hashAt: (change: number): string | undefined => {
-      const tail = findTail(db, change);
-      return tail && hashTail(tail);
-    },
-    close: (): void => db.close(true),
-    /**
-     * `known`: the journal continues it. `trimmed`: it is too old, or was made without a journal. `unknown`: this store
-     * never had it. A number alone proves nothing: a store that was rolled back assigns it again if the clock was set
-     * back too.
-     */
-    locate: (tail: Tail, change = tail.last): "known" | "trimmed" | "unknown" => {
-      const own = findTail(db, change);
-      if (own !== undefined) {
-        const isSame = own.first === tail.first && own.at === tail.at;
-        return isSame && (tail.last !== change || own.text === tail.text) ? "known" : "unknown";
-      }
-      return db.query(IS_TRIMMED).get(change) === null ? "unknown" : "trimmed";
-    },
-  };
 }

@@ -5,29 +5,34 @@ import { dirname, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { findDiskFree, measureFiles, readStore } from "../store/sqlite/database.ts";
 import { copyStore, digestState } from "./copy.ts";
-import type { BackUpOrder, CheckOrder, Digest, ProveOrder, PruneOrder } from "./order.ts";
+import type { BackUpTask, CheckTask, Digest, ProveTask, PruneTask } from "./tasks.ts";
 import {
   type CheckPosition,
-  findPiece,
   isProof,
   joinSpans,
   nameCopy,
   nameSegment,
   prefixOfStaged,
   sealOf,
-} from "./piece.ts";
+} from "./names.ts";
 import { digestFile, openPlace, type Place } from "./place.ts";
 import { compareCopies, type KnownSegment, listSuperfluous, type NewestCopy } from "./plan.ts";
 import { describePiece, rebuild, relisting } from "./restore.ts";
-import { inspectSegment, isWhole, joinSegments } from "./segment.ts";
-import { type Damage, identityOf, readHistory, readPoint, Survey } from "./survey.ts";
+import { inspectSegment, isWhole, joinSegments } from "./log.ts";
+import {
+  type Damage,
+  identityOf,
+  listPieces,
+  readHistory,
+  readIdentity,
+  readPoint,
+  Survey,
+} from "./survey.ts";
 
 export interface CopyFacts extends NewestCopy, Digest {
   readonly name: string;
   readonly plants: number;
 }
-
-const readIdentity = (path: string): string => readStore(path, (db) => identityOf(readHistory(db)));
 
 const sizeOf = (path: string): number =>
   readStore(path, (db) => {
@@ -41,8 +46,8 @@ const sizeOf = (path: string): number =>
 const ROOM = 1.5;
 
 /** The copy appears, verified, with a name that tells what it holds and what its bytes are. */
-export async function backUp(order: BackUpOrder, open = openPlace): Promise<CopyFacts> {
-  const { from, to, label, instance, serial, diskFreeBytesMin } = order;
+export async function backUp(task: BackUpTask, open = openPlace): Promise<CopyFacts> {
+  const { from, to, label, instance, serial, diskFreeBytesMin } = task;
   const place = await open(to, dirname(resolve(from)));
   const owner = { label, store: readIdentity(from) };
   const staged = place.stage(`${prefixOfStaged(owner.store)}.${instance}`);
@@ -82,8 +87,8 @@ export interface Proof {
  * Restores the state of a new copy by the copy before it and the segments in between, and compares. So each copy and
  * each segment is read once. The first copy is read itself. A service that was killed may have left its file.
  */
-export async function prove(order: ProveOrder): Promise<Proof> {
-  const { from, scratch, diskFreeBytesMin } = order;
+export async function prove(task: ProveTask): Promise<Proof> {
+  const { from, scratch, diskFreeBytesMin } = task;
   const folder = dirname(scratch);
   for (const name of readdirSync(folder)) if (isProof(from, name)) rmSync(`${folder}/${name}`);
   const { diskFreeBytes: free = Number.POSITIVE_INFINITY, ...files } = measureFiles(from);
@@ -92,10 +97,10 @@ export async function prove(order: ProveOrder): Promise<Proof> {
     throw new StoreOpenError(
       `A proof needs ${bytes} free bytes beside the store, and ${free} are free.`,
     );
-  return relisting(() => proveOnce(order));
+  return relisting(() => proveOnce(task));
 }
 
-async function proveOnce({ from, to, name, change, digest, scratch }: ProveOrder): Promise<Proof> {
+async function proveOnce({ from, to, name, change, digest, scratch }: ProveTask): Promise<Proof> {
   const place = await openPlace(to, dirname(resolve(scratch)));
   try {
     const history = readStore(from, readHistory);
@@ -125,17 +130,12 @@ async function proveOnce({ from, to, name, change, digest, scratch }: ProveOrder
   }
 }
 
-const listPieces = async (place: Place, store: string) =>
-  (await place.list())
-    .flatMap((file) => findPiece(file) ?? [])
-    .filter((piece) => piece.store === store);
-
 export interface Checked extends CheckPosition {
   readonly damage: readonly Damage[];
 }
 
 /** Looks for rot: reads closed pieces, in the order of their names, as far as the share goes. */
-export async function check({ from, to, after, share }: CheckOrder): Promise<Checked> {
+export async function check({ from, to, after, share }: CheckTask): Promise<Checked> {
   const place = await openPlace(to, dirname(resolve(from)));
   try {
     const pieces = (await listPieces(place, readIdentity(from)))
@@ -161,11 +161,11 @@ export async function check({ from, to, after, share }: CheckOrder): Promise<Che
 }
 
 /** Removes what is too old, by names, and joins small segments. No piece of another store, and no file that it does not know. */
-export const prune = (order: Omit<PruneOrder, "kind">, open = openPlace): Promise<void> =>
-  relisting(() => pruneOnce(order, open));
+export const prune = (task: Omit<PruneTask, "kind">, open = openPlace): Promise<void> =>
+  relisting(() => pruneOnce(task, open));
 
-async function pruneOnce(order: Omit<PruneOrder, "kind">, open: typeof openPlace): Promise<void> {
-  const { from, to, instance, retention } = order;
+async function pruneOnce(task: Omit<PruneTask, "kind">, open: typeof openPlace): Promise<void> {
+  const { from, to, instance, retention } = task;
   const place = await open(to, dirname(resolve(from)));
   try {
     const history = readStore(from, readHistory);

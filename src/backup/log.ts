@@ -12,7 +12,7 @@ import { StoreOpenError } from "../domain/errors.ts";
 import { isSameState, type Plant } from "../domain/plant.ts";
 import { findRecordEntry, JournalBlock, parseBlock, type RecordEntry } from "../store/journal.ts";
 import { type PlantRow, toPlant } from "../store/reads.ts";
-import { type Cursors, sealOf, type Segment, type Timeline } from "./piece.ts";
+import { type Cursors, sealOf, type Segment, type Timeline } from "./names.ts";
 import type { Run, Step } from "./plan.ts";
 
 export interface Header {
