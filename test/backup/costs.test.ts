@@ -2,8 +2,9 @@
 
 import { afterAll, beforeAll, expect, spyOn, test } from "bun:test";
 import { Database } from "bun:sqlite";
-import { readdirSync, statSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { resolveConfig } from "../../src/config.ts";
 import { createDemoPlants } from "../../scripts/demo-plants.ts";
 import { Appender, type Reached } from "../../src/backup/ship.ts";
 import { backUp, prune } from "../../src/backup/maintain.ts";
@@ -13,6 +14,7 @@ import { verifyPlace } from "../../src/backup/report.ts";
 import { Survey } from "../../src/backup/survey.ts";
 import { startBucket } from "../support/bucket.ts";
 import { runForJson, type ServiceProcess, spawnService } from "../support/command.ts";
+import { isLong } from "../support/long.ts";
 import { openStoreAt } from "../support/database.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
@@ -212,6 +214,68 @@ async function openBacked(store: string, to: string) {
 }
 
 const retention = { momentsMs: 86_400_000, days: 1 };
+
+/** A million plants in the long tests. Both are run in turn, because other processes use the machine too. */
+test("a restore takes at most twice as long as unpacking the copy and importing the changes", async () => {
+  using at = makeWorkplace();
+  const [plants, changes] = isLong ? [1_000_000, 100_000] : [50_000, 5_000];
+  makeStore(at.store, plants, "a plant with a name of some length");
+  const to = at.file("backups");
+  mkdirSync(to);
+  const rows = Array.from({ length: changes }, (_, nth) => ({
+    id: BigInt(plants + 1 + nth),
+    name: `another plant ${nth}`,
+    tag: undefined,
+  }));
+  {
+    await using backed = await openBacked(at.store, to);
+    await backed.copy();
+    for (let nth = 0; nth < changes; nth += 1_000)
+      await backed.store.createPlants(rows.slice(nth, nth + 1_000));
+    await backed.append();
+  }
+  const copy = readdirSync(to).find((name) => name.endsWith(".db.zst")) ?? "";
+  const lines = rows.map(({ id, name }) => `{"id":${id},"name":"${name}"}`);
+  writeFileSync(at.file("changes.ndjson"), lines.join("\n"));
+  const [restores, imports]: [number[], number[]] = [[], []];
+  for (let round = 0; round < 3; round++) {
+    const [restored, plain] = [at.file(`restored-${round}.db`), at.file(`plain-${round}.db`)];
+    const beginMs = performance.now();
+    const report = runForJson(["restore", to], { DATABASE_URL: `sqlite:${restored}` });
+    expect(await report).toMatchObject({ plants: plants + changes, changes, missing: [] });
+    const restoredMs = performance.now();
+    writeFileSync(plain, Bun.zstdDecompressSync(readFileSync(`${to}/${copy}`)));
+    const imported = ["import", at.file("changes.ndjson")];
+    await runForJson(imported, { DATABASE_URL: `sqlite:${plain}` });
+    restores.push(restoredMs - beginMs);
+    imports.push(performance.now() - restoredMs);
+  }
+  expect(Math.min(...restores)).toBeLessThan(2 * Math.min(...imports));
+});
+
+/** Prices are a list's, and quantities follow from the settings. */
+test("the table of what a bucket costs follows from its formula", () => {
+  const { backupMomentsDays: moments, backupStatesDays: states } = resolveConfig({}, {}).config;
+  const [C, L, MONTH_DAYS] = [0.3, 0.01, 30];
+  const stored = C * (moments + 1 + states) + moments * L;
+  const sent = MONTH_DAYS * (C + L);
+  const received = sent + stored;
+  const appends = (MONTH_DAYS * 10 * 3_600) / 10;
+  const dollars = [stored * 0.023, received * 0.09, 2 * appends * 5e-6, 3 * appends * 4e-7];
+  const page = readFileSync(`${import.meta.dir}/../../docs/operations.md`, "utf8");
+  const sum = dollars.reduce((total, price) => total + price).toFixed(2);
+  const texts = [
+    `C × (${moments + 1} + ${states}) + ${moments} × L`,
+    ...[stored, sent, received].map((bytes) => `| ${bytes.toFixed(1)} GB |`),
+    `| ${(2 * appends).toLocaleString("en")} |`,
+    `| ${(3 * appends).toLocaleString("en")} |`,
+    `at most ${(2 * MONTH_DAYS * 8_640).toLocaleString("en")} |`,
+    ...dollars.map((price) => ` ${price.toFixed(2)} $`),
+    `Together ${sum} $.`,
+    `${stored.toFixed(1)} GB in the folder, or ${sum} $ a month`,
+  ];
+  expect(texts.filter((text) => !page.includes(text))).toEqual([]);
+});
 
 test("a copy of the demo data is packed to less than 0.4 of the store", async () => {
   using at = makeWorkplace();
