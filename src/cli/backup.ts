@@ -27,6 +27,7 @@ import {
 import { fieldsOf } from "./fields.ts";
 import {
   countOf,
+  escape,
   formatBytes,
   printError,
   printJson,
@@ -105,14 +106,6 @@ const timelineRule = {
   expected: "a number",
   find: (text: string) => (/^\d{1,9}$/.test(text) ? Number(text) : undefined),
 };
-
-/** Anybody who can write to a bucket chooses names, and a terminal obeys control characters. */
-const escape = (text: string): string =>
-  text.replaceAll(/\p{Cc}/gu, (one) =>
-    JSON.stringify(one)
-      .slice(1, -1)
-      .replace(/^[^\\]$/, "?"),
-  );
 
 const formatMoment = (atMs: number): string => new Date(atMs).toISOString();
 
@@ -271,9 +264,8 @@ async function transfer(
       : sentence;
   printReport(summary, facts, { isJson: json ?? false, more: { event, missing, damage }, output });
   if (!json) {
-    for (const what of missing) printError(escape(`missing: ${what}`));
-    for (const { name, faults } of damage)
-      printError(escape(`damaged: ${name}: ${faults.join("; ")}`));
+    for (const what of missing) printError(`missing: ${what}`);
+    for (const { name, faults } of damage) printError(`damaged: ${name}: ${faults.join("; ")}`);
   }
   if (isLess || isDamaged) process.exitCode = EXIT_DIFFERENT;
 }
@@ -300,6 +292,6 @@ export async function describeBackups({
   const [own] = stores;
   const reach = own?.reachable.at(-1);
   if (own === undefined || reach === undefined) return `none yet in ${backupTo}`;
-  const lost = own.missing.length === 0 ? "" : ` Missing: ${own.missing.join(" ")}`;
+  const lost = own.missing.length === 0 ? "" : escape(` Missing: ${own.missing.join(" ")}`);
   return `up to change ${reach.last}; later writes would be lost with the disk.${lost}`;
 }

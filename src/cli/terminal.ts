@@ -73,8 +73,17 @@ export const showLine: typeof printLine = async (line) => void process.stderr.wr
 export const quotePlant = ({ name, tag }: Content): string =>
   JSON.stringify(name) + (tag === undefined ? "" : ` [${JSON.stringify(tag)}]`);
 
+/** Anybody who can write to a bucket chooses the names in it, and a terminal obeys control characters. */
+export const escape = (text: string): string =>
+  text.replaceAll(/\p{Cc}/gu, (one) =>
+    JSON.stringify(one)
+      .slice(1, -1)
+      .replace(/^[^\\]$/, "?"),
+  );
+
+/** It may have several lines. */
 export const printError = (message: string): void =>
-  void process.stderr.write(`plantstore: ${message}\n`);
+  void process.stderr.write(`plantstore: ${message.split("\n").map(escape).join("\n")}\n`);
 
 /** 1234567.8 is 1,234,568. */
 export const formatCount = (count: number | bigint): string =>

@@ -1544,6 +1544,14 @@ describe("restore by command", () => {
     const { stdout } = await runCommand(["backup", "list", place]);
     expect(stdout).toContain("pl\\u001b[31mants-");
     expect(stdout).not.toContain("\u001b");
+    for (const name of ["0123456789abcdef", "0123456789abcdee"])
+      writeFileSync(copy.replace(/plants-[0-9a-f]{16}/, `pl\u001b[31mants-${name}`), "");
+    const to = { DATABASE_URL: `sqlite:${place}.restored` };
+    for (const args of [["restore"], ["restore", "--store", "0123456789abcdef"]]) {
+      const { exitCode, stderr } = await runCommand([...args, place], to);
+      expect([exitCode, stderr]).toEqual([1, expect.stringContaining("pl\\u001b[31mants")]);
+      expect(stderr).not.toContain("\u001b");
+    }
   });
 
   test("a moment that is none, or older than every copy, is refused", async () => {
