@@ -2,7 +2,7 @@
 
 import { signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { ask, explain } from "../api/service.ts";
+import { explain, readActivity } from "../api/service.ts";
 import {
   formatBytes,
   formatFigure,
@@ -83,7 +83,7 @@ type Filter = Readonly<Partial<Record<"status" | "path" | "token", string>>>;
 async function readOn(before: Activity | undefined, filter: Filter): Promise<Activity> {
   const known = before?.samples ?? [];
   const query = new URLSearchParams({ since: String(known.at(-1)?.atMs ?? 0), ...filter });
-  const now = await ask<Activity>(`/activity?${query}`);
+  const now = await readActivity<Activity>(query);
   return { ...now, samples: [...known, ...now.samples].slice(-SAMPLES_MAX) };
 }
 

@@ -10,7 +10,7 @@ import type { ChangeCount, TagCount, Webhook } from "../../client/client.ts";
 import { type ChangeType, changeTypes } from "../../src/domain/change.ts";
 import type { PlantCount } from "../../src/domain/page.ts";
 import { countChanges } from "../api/changes.ts";
-import { ask, call, explain, isAbort, isStatus } from "../api/service.ts";
+import { call, explain, isAbort, isStatus, readActivity } from "../api/service.ts";
 import { arrived, gaps } from "../state/feed.ts";
 import { formatCount, formatSeconds, formatTime, formatTotal, quote } from "../state/format.ts";
 import { everything, linkTo, linkToChanges } from "../state/route.ts";
@@ -112,8 +112,9 @@ function describeWebhooks(webhooks: readonly Webhook[]): Line[] {
 }
 
 async function readFacts(): Promise<Facts> {
-  const { backups } = await ask<Pick<Facts, "backups">>(`/activity?since=${Date.now()}&limit=1`);
-  const webhooks = may("webhooks:manage") ? await ask<readonly Webhook[]>("/webhooks") : [];
+  const query = new URLSearchParams({ since: String(Date.now()), limit: "1" });
+  const { backups } = await readActivity<Pick<Facts, "backups">>(query);
+  const webhooks = may("webhooks:manage") ? await call((client) => client.listWebhooks()) : [];
   return { backups, webhooks };
 }
 

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { findRate, UNLIMITED } from "../../src/domain/time.ts";
 import { plantScopes, type TokenSummary } from "../../src/domain/token.ts";
 import type { Client } from "../../client/client.ts";
-import { ask, baseUrl, call, Explained } from "../api/service.ts";
+import { baseUrl, call, Explained } from "../api/service.ts";
 import { describeScopes, formatTime, quote } from "../state/format.ts";
 import { identity } from "../state/session.ts";
 import { fill, t } from "../text/text.ts";
@@ -42,12 +42,13 @@ async function create(form: FormData): Promise<undefined> {
   if (fault !== undefined) throw new Explained(fault);
   const name = readText(form, "token-name") ?? "";
   const scopes = form.getAll("token-access").map(String);
-  const { token } = await ask<{ readonly token: string }>("/tokens", "POST", {
+  const wanted = {
     name,
     scopes,
     expires: readText(form, "token-expires"),
     rate: readText(form, "token-rate"),
-  });
+  };
+  const { token } = await call((client) => client.createToken(wanted));
   shownOnce.value = {
     title: t.operators.tokens.created,
     secret: token,
@@ -96,7 +97,7 @@ export function TokensView(): JSX.Element {
       label: t.operators.tokens.revoke,
       kind: "danger",
       run: async () => {
-        await ask(`/tokens/${token.id}`, "DELETE");
+        await call((client) => client.revokeToken(token.id));
         return fill(t.operators.tokens.revoked, { name });
       },
       content: (

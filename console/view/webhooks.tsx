@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import type { ServiceError } from "../../client/client.ts";
 import { changeTypes } from "../../src/domain/change.ts";
 import { type Attempt, hasSucceeded, type Webhook } from "../../src/domain/webhook.ts";
-import { ask, Explained, explain, isStatus } from "../api/service.ts";
+import { call, Explained, explain, isStatus } from "../api/service.ts";
 import { formatFigure, formatTime, quote } from "../state/format.ts";
 import { toast } from "../state/toasts.ts";
 import { fill, plural, t } from "../text/text.ts";
@@ -41,10 +41,11 @@ function findFault(url: string, name: string | undefined, types: readonly unknow
 async function add(form: FormData): Promise<undefined> {
   const url = readText(form, "webhook-url") ?? "";
   const name = readText(form, "webhook-name");
-  const types = form.getAll("webhook-types");
+  const chosen = form.getAll("webhook-types");
+  const types = changeTypes.filter((type) => chosen.includes(type));
   const fault = findFault(url, name, types);
   if (fault !== undefined) throw new Explained(fault);
-  const request = ask<Pick<Webhook, "secret">>("/webhooks", "POST", { url, name, types });
+  const request = call((client) => client.addWebhook({ url, name, types }));
   const added = await request.catch((error: unknown) => {
     // The rest of the address was checked above.
     const isPrivate = isStatus(error, 400) && (error as ServiceError).detail.startsWith("url:");
@@ -55,7 +56,7 @@ async function add(form: FormData): Promise<undefined> {
 }
 
 export function WebhooksView(): JSX.Element {
-  const manager = useManager(() => ask<readonly Shown[]>("/webhooks"));
+  const manager = useManager(() => call((client) => client.listWebhooks()));
 
   const creation = {
     title: t.operators.webhooks.create,
@@ -126,16 +127,17 @@ function Actions({ of: webhook, manager }: ActionsProps): JSX.Element {
     await manager.reload();
   };
   const quoted = quote(name);
-  const path = `/webhooks/${encodeURIComponent(name)}`;
-  const post = <Answer,>(verb: string, body?: object): Promise<Answer> =>
-    ask<Answer>(`${path}/${verb}`, "POST", body);
-  const test = async (): Promise<string> =>
-    fill(t.operators.webhooks.tested, { result: describeAttempt(await post<Attempt>("test")) });
+  const test = async (): Promise<string> => {
+    const attempt = await call((client) => client.testWebhook(name));
+    return fill(t.operators.webhooks.tested, { result: describeAttempt(attempt) });
+  };
   const verb = state === "active" ? "pause" : "resume";
   const toggle = (to: "pause" | "resume"): Promise<void> =>
     act(
       async () => {
-        await post(to);
+        await call((client) =>
+          to === "pause" ? client.pauseWebhook(name) : client.resumeWebhook(name),
+        );
         return fill(
           to === "pause" ? t.operators.webhooks.pausedNow : t.operators.webhooks.resumedNow,
           { name: quoted },
@@ -144,7 +146,7 @@ function Actions({ of: webhook, manager }: ActionsProps): JSX.Element {
       () => toggle(to === "pause" ? "resume" : "pause"),
     );
   const skip = async (): Promise<string> => {
-    const { skipped } = await post<{ readonly skipped: number | null }>("skip");
+    const { skipped } = await call((client) => client.skipWebhook(name));
     return skipped === null
       ? t.operators.webhooks.notSkipped
       : fill(t.operators.webhooks.skipped, { number: String(skipped) });
@@ -157,7 +159,8 @@ function Actions({ of: webhook, manager }: ActionsProps): JSX.Element {
         const text = readText(form, "webhook-from");
         if (text !== undefined && !/^\d{1,15}$/.test(text))
           throw new Explained(t.operators.webhooks.replayFault);
-        await post("replay", { from: text === undefined ? "newest" : Number(text) });
+        const from = text === undefined ? "newest" : Number(text);
+        await call((client) => client.replayWebhook(name, from));
         return fill(t.operators.webhooks.replayed, { name: quoted });
       },
       content: (
@@ -173,7 +176,7 @@ function Actions({ of: webhook, manager }: ActionsProps): JSX.Element {
       title: fill(t.operators.webhooks.rotateTitle, { name: quoted }),
       label: t.operators.webhooks.rotateLabel,
       run: async () => {
-        const { secret } = await post<Pick<Webhook, "secret">>("rotate");
+        const { secret } = await call((client) => client.rotateWebhook(name));
         shownOnce.value = { title: t.operators.webhooks.rotated, secret };
         return undefined;
       },
@@ -186,7 +189,7 @@ function Actions({ of: webhook, manager }: ActionsProps): JSX.Element {
       label: t.shared.delete,
       kind: "danger",
       run: async () => {
-        await ask(path, "DELETE");
+        await call((client) => client.removeWebhook(name));
         return fill(t.operators.webhooks.deleted, { name: quoted });
       },
       content: <p>{t.operators.webhooks.deleteHint}</p>,
