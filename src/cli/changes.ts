@@ -28,6 +28,7 @@ import {
   splitList,
   untilInterrupted,
   UsageError,
+  type Whole,
   withTarget,
 } from "./command.ts";
 import { describeCounts, edit, requireConsent } from "./edit.ts";
@@ -98,7 +99,13 @@ type RevertFlags = Flags<"by" | "from" | "to" | "types">;
 export async function revert(config: Config, flags: RevertFlags): Promise<void> {
   const { by, batch } = flags;
   const types = splitList(flags.types) as RevertRange["types"];
-  const range = { from: toMoment(flags.from), to: toMoment(flags.to), by, batch, types };
+  const range: Whole<RevertRange> = {
+    from: toMoment(flags.from),
+    to: toMoment(flags.to),
+    by,
+    batch,
+    types,
+  };
   if (Object.values(range).every((part) => part === undefined))
     throw new UsageError("give at least one of --from, --to, --by, --batch and --types");
   requireFlags(() => parseRevert(range), flags.types);

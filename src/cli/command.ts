@@ -203,6 +203,9 @@ export async function withTarget<Target, Result>(
   });
 }
 
+/** Each member of a body of the API: until a command has a flag for a new one, it does not compile. */
+export type Whole<Body> = { readonly [Name in keyof Required<Body>]: Body[Name] };
+
 export const splitList = (list: string | undefined): string[] | undefined =>
   list?.split(",").map((item) => item.trim());
 

@@ -73,7 +73,8 @@ Exit codes:
   130  interrupted by Ctrl-C; 143 by SIGTERM`;
 
 const PROGRAM_HELP = `
-Settings come from flags, then the environment, then defaults; see: plantstore serve --help
+Settings come from flags, then the environment, then defaults; see:
+plantstore serve --help
 ${EXIT_CODES}`;
 
 /** Adds the flags of these settings; of all settings by default. */
@@ -131,7 +132,7 @@ function addServe(program: Command): void {
     .description("Run the service.")
     .addHelpText(
       "after",
-      "\nOnly in the environment: PLANTSTORE_TOKEN, a token with all scopes, and OTEL_… for traces (docs/operations.md).",
+      "\nOnly in the environment: PLANTSTORE_TOKEN, a token with all scopes, and OTEL_…\nfor traces (docs/operations.md).",
     )
     .action(load(async () => (await import("./serve.ts")).serve));
 }
@@ -251,8 +252,9 @@ const addBulk = (command: Command, verb: string): Command =>
     .option("--json", "the summary as JSON");
 
 const BULK_HELP = `
-Plants that others change meanwhile are left alone and listed. After an interruption run it again: it
-continues. plantstore revert undoes it, by the batch that is printed.
+Plants that others change meanwhile are left alone and listed. After an
+interruption run it again: it continues. plantstore revert undoes it, by the
+batch that is printed.
 ${EXIT_CODES}
 
 Examples:
@@ -260,25 +262,27 @@ Examples:
   plantstore remove --q "test batch" --yes --url http://127.0.0.1:8080`;
 
 const IMPORT_HELP = `
-A bad record is refused alone, and the import continues. Fix the records in the file of --rejects and
-import that file. After an interruption or a failure, run the import again: plants that are stored
-already are counted as replayed. docs/operations.md describes the formats.
+A bad record is refused alone, and the import continues. Fix the records in the
+file of --rejects and import that file. After an interruption or a failure, run
+the import again: plants that are stored already are counted as replayed.
+docs/operations.md describes the formats.
 
 With --remove-missing the store afterwards has exactly the plants of the file.
 Nothing is changed if a record is refused.
 ${EXIT_CODES}
 
 Examples:
-  plantstore import spring.csv --map id=Nr,name=Plant,tag=Type --rejects refused.csv
+  plantstore import spring.csv --map id=Nr,name=Plant,tag=Type --rejects bad.csv
   plantstore import nightly.csv --remove-missing --dry-run
-  zcat plants.ndjson.gz | plantstore import - --format ndjson --url http://127.0.0.1:8080`;
+  zcat plants.ndjson.gz | plantstore import - --format ndjson`;
 
 const COPY_HELP = `
-DATABASE_URL is the default for the one that is left out. It keeps a password off the command line,
-where other users of the machine can see it.
+DATABASE_URL is the default for the one that is left out. It keeps a password
+off the command line, where other users of the machine can see it.
 
-Stop the service, copy, and start it on the new store. Nothing in the target is ever replaced. After
-an interruption or a failure, run the copy again: it continues. Webhooks are paused in the copy.
+Stop the service, copy, and start it on the new store. Nothing in the target is
+ever replaced. After an interruption or a failure, run the copy again: it
+continues. Webhooks are paused in the copy.
 ${EXIT_CODES}`;
 
 function addTokenCommands(token: Command): void {

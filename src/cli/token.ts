@@ -1,10 +1,17 @@
 /** plantstore token: creates, lists and revokes tokens, in the store or through a running service. */
 
-import type { Client, Token } from "../../client/client.ts";
+import type { Client, NewToken, Token } from "../../client/client.ts";
 import { issueToken, parseGrant, readTokens, summarize } from "../auth/token.ts";
 import type { Config } from "../config.ts";
 import type { Store } from "../domain/store.ts";
-import { CommandError, type Flags, requireFlags, splitList, withTarget } from "./command.ts";
+import {
+  CommandError,
+  type Flags,
+  requireFlags,
+  splitList,
+  type Whole,
+  withTarget,
+} from "./command.ts";
 import { printSecret } from "./files.ts";
 import { printJson, printLine, printTable } from "./terminal.ts";
 
@@ -29,7 +36,7 @@ export async function createToken(config: Config, flags: Grant): Promise<void> {
   const { expires, rate } = flags;
   const asked = { name: flags.name, scopes: splitList(flags.scopes), expires, rate };
   const { name, scopes } = requireFlags(() => parseGrant(asked), flags.scopes);
-  const token = { name, scopes, expires, rate };
+  const token: Whole<NewToken> = { name, scopes, expires, rate };
   const create = (target: Target) => target.createToken(token);
   const issued = await withTarget(config, flags, tokensOf, create, { canCreate: true });
   await printSecret(flags.json ? JSON.stringify(issued) : issued.token);

@@ -11,6 +11,7 @@ import {
   parseFlag,
   requireFlags,
   splitList,
+  type Whole,
   withTarget,
 } from "./command.ts";
 import { fieldsOf } from "./fields.ts";
@@ -59,7 +60,7 @@ const actions: Readonly<Record<WebhookAction, Act>> = {
   rotate: (target, name) => target.rotateWebhook(name),
 };
 
-const toNewWebhook = (url: string, { name, types }: WebhookFlags): NewWebhook => ({
+const toNewWebhook = (url: string, { name, types }: WebhookFlags): Whole<NewWebhook> => ({
   url,
   name,
   types: splitList(types) as NewWebhook["types"],

@@ -59,6 +59,16 @@ describe("plantstore", () => {
   });
 });
 
+test.each(["import", "change", "copy", "serve", ""])(
+  "the help of %p fits 80 columns where standard output is no terminal",
+  async (command) => {
+    const { stdout } = await runCommand([...command.split(" ").filter(Boolean), "--help"]);
+    const lines = stdout.split("\n");
+    expect(lines.length).toBeGreaterThan(10);
+    expect(lines.filter((line) => line.length > 80)).toEqual([]);
+  },
+);
+
 test("help whose reader has left, as head does, is no failure", async () => {
   using folder = makeTemporaryFolder();
   const script = 'mkfifo fifo && { : <fifo & } && exec 3>fifo && wait && exec "$@" >&3';
