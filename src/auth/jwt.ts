@@ -37,96 +37,23 @@ const TIME_MS_MAX = 8.64e15;
 export type JwtVerifier = ReturnType<typeof createJwtVerifier>;
 
 export function createJwtVerifier(settings: JwtSettings, log: KeyLog) {
-  const coolDownMs = settings.jwtCoolDownSeconds * 1000;
-  let keys = createLocalJWKSet({ keys: [] });
-  let keysJson = "";
-  let fetchedAtMs = performance.now();
-  let attemptedAtMs = Number.NEGATIVE_INFINITY;
-  let remindedAtMs = Number.NEGATIVE_INFINITY;
-  /** How the last fetch ended; undefined before the first has. */
-  let outcome: "fetched" | "unanswered" | "unusable" | undefined;
-  let tokenOrigin: string | undefined;
-  let fetching: Promise<void> | undefined;
   /** Keyed by header, to skip the parse and the hash. */
   const cache = new Map<string, ReturnType<typeof toChecked>>();
   let cachedCharacters = 0;
-
   const forgetAll = (): void => {
     cache.clear();
     cachedCharacters = 0;
   };
+  // A key that the issuer withdrew verifies nothing.
+  const keys = new IssuerKeys(settings, log, forgetAll);
 
-  const useKeys = (fetched: readonly object[]): void => {
-    const json = JSON.stringify(fetched);
-    if (json !== keysJson) {
-      keys = createLocalJWKSet({ keys: fetched as never });
-      keysJson = json;
-      // A key that the issuer withdrew verifies nothing.
-      forgetAll();
-    }
-    if (outcome !== "fetched") log.info("issuer_keys_fetched", { keys: fetched.length });
-    fetchedAtMs = performance.now();
-    remindedAtMs = Number.NEGATIVE_INFINITY;
-    outcome = "fetched";
-  };
-
-  const noteFailure = (cause: unknown): void => {
-    const nowMs = performance.now();
-    if (nowMs - remindedAtMs >= REMIND_MS) {
-      remindedAtMs = nowMs;
-      const keysAgeSeconds = Math.round(verifier.keysAgeSeconds);
-      log.warn("issuer_keys_not_fetched", { keysAgeSeconds, cause });
-    }
-    outcome = cause instanceof UnusableAnswer ? "unusable" : "unanswered";
-  };
-
-  /** Joins a fetch in flight, or starts one unless the last began within the cool-down. Never rejects. */
-  const refresh = async (): Promise<void> => {
-    const nowMs = performance.now();
-    if (fetching === undefined && nowMs - attemptedAtMs >= coolDownMs) {
-      attemptedAtMs = nowMs;
-      fetching = fetchKeys(settings, (origin) => (tokenOrigin = origin))
-        .then(useKeys)
-        .catch(noteFailure)
-        .finally(() => (fetching = undefined));
-    }
-    await fetching;
-  };
-
-  /** Only keys of the issuer count. A key or its URL in the token's header (jwk, jku, x5c, x5u) is ignored. */
-  const findKey = async (...lookUp: Parameters<typeof keys>) => {
-    try {
-      return await keys(...lookUp);
-    } catch (error) {
-      if (!(error instanceof JWKSNoMatchingKey)) throw error;
-    }
-    await refresh();
-    // The issuer may have published the key since, so the token is not known to be invalid.
-    if (outcome === "unanswered" || outcome === "unusable")
-      throw new Refusal("issuer_unavailable", `The JWT's key is unknown, and ${faults[outcome]}`);
-    return keys(...lookUp);
-  };
-
-  const refreshOld = (): void => {
-    if (outcome !== "fetched" || verifier.keysAgeSeconds >= settings.jwtRefreshSeconds)
-      void refresh();
-  };
-  const firstFetch = refresh();
-  const refreshing = setInterval(refreshOld, coolDownMs).unref();
-
-  const verifier = {
-    /** Since the last successful fetch, or else since the start. */
+  return {
     get keysAgeSeconds(): number {
-      return (performance.now() - fetchedAtMs) / 1000;
+      return keys.ageSeconds;
     },
 
-    close: (): void => clearInterval(refreshing),
-
-    /** The origin of the issuer's token endpoint; undefined if it has not named one. Waits for the first fetch. */
-    async findTokenOrigin(): Promise<string | undefined> {
-      await firstFetch;
-      return tokenOrigin;
-    },
+    close: (): void => keys.close(),
+    findTokenOrigin: () => keys.findTokenOrigin(),
 
     /** A token that was verified with the current keys. It may have expired since. */
     find: (header: string) => cache.get(header),
@@ -134,27 +61,132 @@ export function createJwtVerifier(settings: JwtSettings, log: KeyLog) {
     /** Rejects with a Refusal that names the failed check. */
     async verify(header: string, token: string) {
       if (token.length > TOKEN_CHARACTERS_MAX) throw refuse("length");
-      const keysBefore = keys;
-      const { payload, protectedHeader } = await jwtVerify(token, findKey, {
-        algorithms,
-        issuer: settings.jwtIssuer,
-        audience: settings.jwtAudience,
-        clockTolerance: SKEW_SECONDS,
-        requiredClaims: ["sub", "exp"],
-      }).catch((error: unknown) => {
+      const keysBefore = keys.now;
+      const { payload, protectedHeader } = await jwtVerify(
+        token,
+        (...lookUp) => keys.find(...lookUp),
+        {
+          algorithms,
+          issuer: settings.jwtIssuer,
+          audience: settings.jwtAudience,
+          clockTolerance: SKEW_SECONDS,
+          requiredClaims: ["sub", "exp"],
+        },
+      ).catch((error: unknown) => {
         throw toTokenRefusal(error);
       });
       requireAccessToken(protectedHeader.typ, payload);
       const checked = toChecked(payload);
       // A fetch meanwhile may have dropped the key.
-      if (keys !== keysBefore || header.length !== SCHEME.length + token.length) return checked;
+      if (keys.now !== keysBefore || header.length !== SCHEME.length + token.length) return checked;
       if (cachedCharacters + header.length > CACHED_CHARACTERS_MAX) forgetAll();
       cachedCharacters += header.length;
       cache.set(header, checked);
       return checked;
     },
   };
-  return verifier;
+}
+
+type KeySet = ReturnType<typeof createLocalJWKSet>;
+
+/** The issuer's keys. They are fetched now and in the background. `onChange` is called when there are others. */
+class IssuerKeys {
+  /** Only keys of the issuer count. A key or its URL in the token's header (jwk, jku, x5c, x5u) is ignored. */
+  now: KeySet = createLocalJWKSet({ keys: [] });
+  readonly #settings: JwtSettings;
+  readonly #log: KeyLog;
+  readonly #onChange: () => void;
+  readonly #coolDownMs: number;
+  #json = "";
+  #fetchedAtMs = performance.now();
+  #attemptedAtMs = Number.NEGATIVE_INFINITY;
+  #remindedAtMs = Number.NEGATIVE_INFINITY;
+  /** How the last fetch ended; undefined before the first has. */
+  #outcome: "fetched" | "unanswered" | "unusable" | undefined;
+  #tokenOrigin: string | undefined;
+  #fetching: Promise<void> | undefined;
+  readonly #firstFetch: Promise<void>;
+  readonly #refreshing: ReturnType<typeof setInterval>;
+
+  constructor(settings: JwtSettings, log: KeyLog, onChange: () => void) {
+    this.#settings = settings;
+    this.#log = log;
+    this.#onChange = onChange;
+    this.#coolDownMs = settings.jwtCoolDownSeconds * 1000;
+    this.#firstFetch = this.#refresh();
+    this.#refreshing = setInterval(() => this.#refreshOld(), this.#coolDownMs).unref();
+  }
+
+  /** Since the last successful fetch, or else since the start. */
+  get ageSeconds(): number {
+    return (performance.now() - this.#fetchedAtMs) / 1000;
+  }
+
+  close(): void {
+    clearInterval(this.#refreshing);
+  }
+
+  /** The origin of the issuer's token endpoint; undefined if it has not named one. Waits for the first fetch. */
+  async findTokenOrigin(): Promise<string | undefined> {
+    await this.#firstFetch;
+    return this.#tokenOrigin;
+  }
+
+  async find(...lookUp: Parameters<KeySet>) {
+    try {
+      return await this.now(...lookUp);
+    } catch (error) {
+      if (!(error instanceof JWKSNoMatchingKey)) throw error;
+    }
+    await this.#refresh();
+    const outcome = this.#outcome;
+    // The issuer may have published the key since, so the token is not known to be invalid.
+    if (outcome === "unanswered" || outcome === "unusable")
+      throw new Refusal("issuer_unavailable", `The JWT's key is unknown, and ${faults[outcome]}`);
+    return this.now(...lookUp);
+  }
+
+  #refreshOld(): void {
+    const isOld = this.ageSeconds >= this.#settings.jwtRefreshSeconds;
+    if (this.#outcome !== "fetched" || isOld) void this.#refresh();
+  }
+
+  /** Joins a fetch in flight, or starts one unless the last began within the cool-down. Never rejects. */
+  async #refresh(): Promise<void> {
+    const nowMs = performance.now();
+    if (this.#fetching === undefined && nowMs - this.#attemptedAtMs >= this.#coolDownMs) {
+      this.#attemptedAtMs = nowMs;
+      this.#fetching = fetchKeys(this.#settings, (origin) => (this.#tokenOrigin = origin))
+        .then((fetched) => this.#use(fetched))
+        .catch((cause: unknown) => this.#noteFailure(cause))
+        .finally(() => (this.#fetching = undefined));
+    }
+    await this.#fetching;
+  }
+
+  #use(fetched: readonly object[]): void {
+    const json = JSON.stringify(fetched);
+    if (json !== this.#json) {
+      this.now = createLocalJWKSet({ keys: fetched as never });
+      this.#json = json;
+      this.#onChange();
+    }
+    if (this.#outcome !== "fetched")
+      this.#log.info("issuer_keys_fetched", { keys: fetched.length });
+    this.#fetchedAtMs = performance.now();
+    this.#remindedAtMs = Number.NEGATIVE_INFINITY;
+    this.#outcome = "fetched";
+  }
+
+  #noteFailure(cause: unknown): void {
+    const nowMs = performance.now();
+    if (nowMs - this.#remindedAtMs >= REMIND_MS) {
+      this.#remindedAtMs = nowMs;
+      const keysAgeSeconds = Math.round(this.ageSeconds);
+      this.#log.warn("issuer_keys_not_fetched", { keysAgeSeconds, cause });
+    }
+    this.#outcome = cause instanceof UnusableAnswer ? "unusable" : "unanswered";
+  }
 }
 
 const faults = {
