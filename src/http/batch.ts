@@ -23,7 +23,7 @@ import { unpack } from "./unpack.ts";
 import type { Exchange, Input, Reader, Service } from "./exchange.ts";
 import { type batchFields, prefer, type Values } from "./field.ts";
 import { discard, isClosing } from "./linger.ts";
-import { answer, answerStored, requireRoomToAnswer } from "./handle.ts";
+import { answer, requireRoomToAnswer, answerText } from "./answer.ts";
 import type { Coding } from "./query.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
 
@@ -85,7 +85,11 @@ export async function writePlants(input: BatchInput, exchange: Exchange): Promis
   if (isAccepted) return acceptJob(exchange, name, text, isArray);
   await exchange.requireFree(writer);
   const blocks = readRecords(text, isArray, service);
-  if (atomic) return answerStored(exchange, await writeTogether(batch, blocks), headers);
+  if (atomic) {
+    const results = await writeTogether(batch, blocks);
+    exchange.isStored = true;
+    return answerText(exchange, results, headers);
+  }
   return answer(
     200,
     toStream(exchange, (signal) => writeAll(batch, blocks, signal)),

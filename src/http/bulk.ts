@@ -24,7 +24,7 @@ import { NDJSON_TYPES, requireOpen } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import type { Exchange, Input } from "./exchange.ts";
 import type { asyncHeaders, bulkFields, bulkHeaders, Preferences, Values } from "./field.ts";
-import { answer, answerText } from "./handle.ts";
+import { answer, answerText } from "./answer.ts";
 import { answerAccepted, type Work } from "./jobs.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
 

@@ -27,7 +27,7 @@ import {
   type Values,
 } from "./field.ts";
 import { toChunk } from "./feed.ts";
-import { answer, answerJson, requireRoomToAnswer } from "./handle.ts";
+import { answer, answerJson, requireRoomToAnswer } from "./answer.ts";
 import { linkNext } from "./query.ts";
 import { type Packer, retryWhileOverloaded, streamPages, toStream } from "./stream.ts";
 

@@ -70,6 +70,8 @@ export class Exchange {
   private bytesLeaving = 0;
   /** The body was read, and counts as text. */
   isRead = false;
+  /** Its write is stored: the client has to know. */
+  isStored = false;
   /** Memory is held until the stream ends. */
   isStreamed = false;
   /** The runtime's idle timer is off. */

@@ -6,7 +6,7 @@ import { formatJson } from "../domain/json.ts";
 import { answering, type Endpoints, json, ok, operation } from "./endpoint.ts";
 import type { Exchange, Input } from "./exchange.ts";
 import { jobFields, stopFields, type Values } from "./field.ts";
-import { answer, answerText } from "./handle.ts";
+import { answerText } from "./answer.ts";
 import type { ListedJob, Order } from "./job-runner.ts";
 import { define, int64, integer, list, object, text, time } from "./shape.ts";
 
@@ -41,7 +41,7 @@ export async function answerAccepted(exchange: Exchange, work: Work): Promise<Re
   });
   // Its memory is held until it ends.
   exchange.isStreamed = isNew;
-  return answer(202, formatJob(job), { "preference-applied": "respond-async" });
+  return answerText(exchange, formatJob(job), { "preference-applied": "respond-async" }, 202);
 }
 
 async function listJobs(

@@ -11,7 +11,8 @@ import { clip, describe, parseJson } from "../domain/json.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import { readText } from "./body.ts";
 import type { Exchange } from "./exchange.ts";
-import { answer, answerText, requireRoomToAnswer, requireScopes } from "./handle.ts";
+import { answer, answerText, requireRoomToAnswer } from "./answer.ts";
+import { requireScopes } from "./handle.ts";
 import type { Members, Tools } from "./tools.ts";
 
 const MODERN = "2026-07-28";
@@ -69,7 +70,7 @@ export async function answerMcp(exchange: Exchange, tools: Tools): Promise<Respo
     // Before 2026-07-28 an error that answers a request is an ordinary answer.
     const isOrdinary = code === codes.method_not_found[0] && !isModern;
     const body = JSON.stringify({ jsonrpc: "2.0", id, error: { code, message, data } });
-    return answer(isOrdinary ? 200 : status, body);
+    return answerText(exchange, body, undefined, isOrdinary ? 200 : status);
   }
 }
 

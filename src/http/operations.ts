@@ -48,7 +48,8 @@ import {
   type Values,
   writeFields,
 } from "./field.ts";
-import { answer as respond, type Method, type Operation, type Route } from "./handle.ts";
+import { answer as respond } from "./answer.ts";
+import { type Method, type Operation, type Route } from "./handle.ts";
 import {
   answerChanged,
   answerCount,

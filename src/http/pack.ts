@@ -3,7 +3,7 @@
 import { Refusal } from "../domain/errors.ts";
 import type { Exchange } from "./exchange.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
-import { answerText, type MoreHeaders } from "./handle.ts";
+import { answerText, type MoreHeaders } from "./answer.ts";
 import { type Choice, chooseCoding, type Coding } from "./query.ts";
 import type { Make, Packer } from "./stream.ts";
 

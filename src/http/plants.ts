@@ -20,7 +20,7 @@ import type {
   Values,
   writeFields,
 } from "./field.ts";
-import { answer, answerJson, answerStored, answerText, requireRoomToAnswer } from "./handle.ts";
+import { answer, answerJson, answerText, requireRoomToAnswer } from "./answer.ts";
 import { answerPage, openPacker, VARY } from "./pack.ts";
 import { linkNext } from "./query.ts";
 import { streamPages } from "./stream.ts";
@@ -49,7 +49,7 @@ export async function createPlant({ query, body: plant }: Creating, exchange: Ex
 
 export function answerCreated(outcome: string, { body }: Creating, exchange: Exchange): Response {
   const headers = outcome === "replayed" ? REPLAYED : undefined;
-  return answerStored(exchange, formatPlant(body), headers);
+  return answerText(exchange, formatPlant(body), headers);
 }
 
 type Reading = Input<OfPlant, object, Values<typeof readConditions>>;
@@ -98,7 +98,7 @@ export async function patchPlant(
 export const etagOf = (plant: Plant): string => entityTagOf(formatStoredPlant(plant));
 
 export const answerChanged = (plant: Plant, _input: object, exchange: Exchange): Response =>
-  answerStored(exchange, formatPlant(plant), { etag: etagOf(plant) });
+  answerText(exchange, formatPlant(plant), { etag: etagOf(plant) });
 
 export async function removePlant(
   { path, query, headers }: Changing<undefined>,
@@ -199,7 +199,7 @@ export const answerCount = (
   { count, exact, next }: Awaited<ReturnType<typeof countPlants>>,
   _input: object,
   exchange: Exchange,
-): Response => answer(200, JSON.stringify({ count, exact }), linkNext(exchange, undefined, next));
+): Response => answerJson(exchange, { count, exact }, linkNext(exchange, undefined, next));
 
 /** Deadline after which a page of counts is cut short. */
 const TAG_COUNTS_MS_MAX = 1_000;

@@ -28,7 +28,7 @@ import {
 } from "./bulk.ts";
 import type { Exchange, Input } from "./exchange.ts";
 import { asyncHeaders, revertFields, type Values } from "./field.ts";
-import { answerText } from "./handle.ts";
+import { answerText } from "./answer.ts";
 import { accepted } from "./jobs.ts";
 import { id, Plant } from "./plant-shapes.ts";
 import { define, annotate, flag, integer, list, object, type Shape, text } from "./shape.ts";

@@ -7,7 +7,8 @@ import { Refusal } from "../domain/errors.ts";
 import { matches } from "../domain/entity-tag.ts";
 import type { Exchange, Service } from "./exchange.ts";
 import { readConditions, type Values } from "./field.ts";
-import { answer, openOperation, type Operation, type Route } from "./handle.ts";
+import { answer } from "./answer.ts";
+import { openOperation, type Operation, type Route } from "./handle.ts";
 import { acceptsGzip, prefixOf } from "./query.ts";
 
 export const CONSOLE_FOLDER = join(import.meta.dir, "../../dist/console");

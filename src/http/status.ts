@@ -11,7 +11,7 @@ import type { Exchange, Input } from "./exchange.ts";
 import { activityFields, type Values } from "./field.ts";
 import { within } from "../tick.ts";
 import { METADATA_PATH } from "../auth/challenge.ts";
-import { answer, answerText, requireRoomToAnswer } from "./handle.ts";
+import { answer, answerText } from "./answer.ts";
 import { annotate, integer, list, maybe, number, object, text } from "./shape.ts";
 
 /** Any client may ask, and a probe is a commit, so it is throttled to one per second. */
@@ -36,11 +36,11 @@ export function createReadiness(store: Pick<Store, "probe">) {
 /** Another thread may be too busy to say how its backups are. */
 const READY_MS_MAX = 1_000;
 
-async function showReady(_input: Input, { service }: Exchange): Promise<Response> {
+async function showReady(_input: Input, { service }: Exchange) {
   await service.readiness.check();
   // Clients are served all the same, so the status stays 200. The reason is not for everybody who may ask.
   const isFailing = await within(READY_MS_MAX, service.reports.areBackupsFailing());
-  return answer(200, JSON.stringify({ status: "ready", ...(isFailing && { backups: "failing" }) }));
+  return { status: "ready", ...(isFailing && { backups: "failing" }) };
 }
 
 async function showActivity(
@@ -49,9 +49,10 @@ async function showActivity(
 ): Promise<Response> {
   const body = await exchange.service.reports.readActivity(since, query);
   // Unknown figures are null, so a client can tell them from missing ones.
-  const shown = JSON.stringify(body, (_key, value: unknown) => value ?? null);
-  requireRoomToAnswer(exchange, shown.length);
-  return answerText(exchange, shown);
+  return answerText(
+    exchange,
+    JSON.stringify(body, (_key, value: unknown) => value ?? null),
+  );
 }
 
 /** Answered even if memory is short: an operator has to see that. */
@@ -164,7 +165,6 @@ function describeResource({ jwtIssuer, jwtAudience }: Config): Endpoints {
     bearer_methods_supported: list(text("header")),
     resource_name: text("Plant Store"),
   });
-  const body = JSON.stringify(metadata.example);
   return {
     describeResource: operation({
       at: `GET ${METADATA_PATH}`,
@@ -172,7 +172,7 @@ function describeResource({ jwtIssuer, jwtAudience }: Config): Endpoints {
       kind: "other",
       summary: "Show whose JWTs the service accepts",
       description: "For clients that ask the issuer for a token.",
-      run: () => answer(200, body),
+      run: () => metadata.example,
       answers: ok("Protected resource metadata (RFC 9728).", json(metadata)),
     }),
   };
@@ -205,7 +205,7 @@ export const listStatusOperations = (config: Config): Endpoints => ({
     kind: "other",
     summary: "Check liveness",
     description: "Answers as long as the process runs.",
-    run: () => answer(200, '{"status":"alive"}'),
+    run: () => ({ status: "alive" }),
     answers: describeStatus("The process runs.", "alive"),
   }),
   isReady: operation({

@@ -7,7 +7,8 @@ import { type Scope, scopes } from "../domain/token.ts";
 import { answering, type Endpoints, json, jsonBody, ok, operation } from "./endpoint.ts";
 import type { Exchange, Input } from "./exchange.ts";
 import { tokenFields, tokenPath, type Values } from "./field.ts";
-import { answer, answerJson, requireScopes } from "./handle.ts";
+import { answer, answerJson } from "./answer.ts";
+import { requireScopes } from "./handle.ts";
 import { linkNext } from "./query.ts";
 import { define, list, maybe, object, text, time } from "./shape.ts";
 
@@ -20,12 +21,13 @@ const describeToken = (_input: Input, { token }: Exchange) => ({
   expires: formatTime(token?.expiresAtMs) ?? undefined,
 });
 
-async function createToken({ body }: Input, { service, token }: Exchange): Promise<Response> {
+async function createToken({ body }: Input, exchange: Exchange): Promise<Response> {
+  const { service, token } = exchange;
   const grant = parseGrant(body);
   requireScopes(token, grant.scopes);
   const excess = token && findExcess(grant, token, service.config.rateLimit);
   if (excess !== undefined) throw new Refusal("insufficient_scope", excess);
-  return answer(201, JSON.stringify(await issueToken(service.store, grant)));
+  return answerJson(exchange, await issueToken(service.store, grant), undefined, 201);
 }
 
 async function listTokens(

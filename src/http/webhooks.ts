@@ -16,7 +16,7 @@ import {
 } from "./endpoint.ts";
 import type { Input } from "./exchange.ts";
 import { webhookPath } from "./field.ts";
-import { answer, answerJson } from "./handle.ts";
+import { answer, answerJson } from "./answer.ts";
 import {
   define,
   annotate,
@@ -110,9 +110,8 @@ function manage(
       const { store, config, tracer } = service;
       const context = { store, config, tracer, parent };
       const result = await webhookActions[action](context, path.name ?? "", input);
-      // The list is the only large one, and it is a 200.
-      if (status === 200) return answerJson(exchange, result);
-      return answer(status, shows === undefined ? null : JSON.stringify(result));
+      if (shows === undefined) return answer(status, null);
+      return answerJson(exchange, result, undefined, status);
     },
     answers: answering(status, "Done.", shows && json(shows)),
     fails: [
