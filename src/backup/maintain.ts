@@ -145,9 +145,10 @@ export async function check({ from, to, after, share }: CheckTask): Promise<Chec
     const survey = new Survey(place, pieces);
     let due = Math.min(1, share) * total;
     let at = after;
-    for (let count = 0; count < pieces.length; count++) {
-      const next = pieces.find(({ name }) => name > at) ?? pieces[0];
-      if (next === undefined || next.bytes > due) break;
+    const start = pieces.findIndex(({ name }) => name > at);
+    const inTurn = start === -1 ? pieces : [...pieces.slice(start), ...pieces.slice(0, start)];
+    for (const next of inTurn) {
+      if (next.bytes > due) break;
       if (next.kind === "copy") await survey.readCopy(next);
       else await survey.readSegment(next);
       place.release();

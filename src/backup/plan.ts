@@ -3,6 +3,7 @@
  * segments to replay. Everything else only reads and writes.
  */
 
+import { DAY_MS } from "../domain/time.ts";
 import type { Copy, Segment, Timeline } from "./names.ts";
 
 /** An unbroken run of changes: each block follows the one before. */
@@ -234,7 +235,6 @@ export interface Retention {
   readonly days: number;
 }
 
-const DAY_MS = 86_400_000;
 const dayOf = ({ atMs }: KnownCopy): number => Math.floor(atMs / DAY_MS);
 /** A copy follows the one before within a day, or nothing changed in between. A longer time is a clock that was set. */
 const STEP_MS_MAX = DAY_MS + 3_600_000;

@@ -1462,6 +1462,32 @@ describe("compaction", () => {
     expect(await append()).toMatchObject({ isCovered: true });
   });
 
+  test("joins segments of hundreds of kilobytes too, so the list of a busy month stays short", async () => {
+    const { store, append, folder, list, place, restore } = await makeScene(openBucket);
+    const SEGMENTS = 12;
+    const PLANTS = 300;
+    for (let nth = 0; nth < SEGMENTS; nth++) {
+      const plants = Array.from({ length: PLANTS }, (_, index) => ({
+        id: BigInt(10 + nth * PLANTS + index),
+        name: randomBytes(600).toString("base64"),
+        tag: undefined,
+      }));
+      await store.createPlants(plants);
+      await append();
+    }
+    const before = list(".changes");
+    expect(before.filter((path) => statSync(path).size > 131_072)).toHaveLength(SEGMENTS);
+    const open = await openPlace(place, folder);
+    const pieces = (await open.list()).flatMap((file) => findPiece(file) ?? []);
+    await compact(open, new Survey(open, pieces), "plants-x");
+    expect(list(".changes").length).toBeLessThan(before.length / 2);
+    expect(await restore()).toMatchObject({
+      missing: [],
+      damage: [],
+      plants: BigInt(1 + SEGMENTS * PLANTS),
+    });
+  });
+
   test("that was killed while it removed what it joined costs nothing", async () => {
     const { create, append, copy, folder, list, place, restore } = await makeScene(openBucket);
     for (let id = 2n; id < 8n; id++) {
