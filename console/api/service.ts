@@ -2,7 +2,8 @@
 
 import { signal } from "@preact/signals";
 import { Client, type ErrorName, ServiceError } from "../../client/client.ts";
-import { errors, t } from "../text/text.ts";
+import { explainError } from "../state/rules.ts";
+import { t } from "../text/text.ts";
 import { departures, endSession, token } from "../state/session.ts";
 
 /** The folder of this page: the service may live under any path of its host. */
@@ -54,13 +55,7 @@ export function explain(error: unknown): string {
   if (error instanceof Explained) return error.message;
   if (isStatus(error, 0)) return t.shared.connectionLost;
   if (!(error instanceof ServiceError)) return t.shared.pageFailed;
-  return error.isTransient ? t.shared.busy : explainRefusal(error.reason, error.detail);
-}
-
-/** What the code means in the user's language, and the service's own message, which is in English and may say more. */
-export function explainRefusal(reason: ErrorName | undefined, message: string): string {
-  const meaning = reason && errors?.[reason];
-  return meaning === undefined ? message : `${meaning} (${message})`;
+  return error.isTransient ? t.shared.busy : explainError(error.reason, error.detail);
 }
 
 export const isLost = signal(false);

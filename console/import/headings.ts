@@ -1,6 +1,7 @@
 /** Guesses the columns of a table by their headings, in English, German, French, Spanish, Italian and Dutch. */
 
-import type { Headings, PlantField } from "../../src/format/csv.ts";
+import type { PlantField } from "../../src/domain/faults.ts";
+import type { Headings } from "../../src/format/csv.ts";
 
 /** As `simplify` returns them, the most telling first. */
 const words: Readonly<Record<PlantField, string>> = {

@@ -1,7 +1,8 @@
 /** The state of an import. The worker posts the members that have changed. */
 
+import type { PlantField, PlantLimits } from "../../src/domain/faults.ts";
 import type { Plant } from "../../src/domain/plant.ts";
-import type { Headings, PlantField } from "../../src/format/csv.ts";
+import type { Headings } from "../../src/format/csv.ts";
 import type { Encoding } from "../../src/format/encoding.ts";
 import { type FileFormat, isTable, type Rejected } from "../../src/format/plants.ts";
 import type { ReasonTexts } from "./reasons.ts";
@@ -130,8 +131,10 @@ export interface ImportRequest {
   /** What an import is called in the journal. */
   readonly batch?: string | undefined;
   readonly mappings: readonly Mapping[];
-  /** To word what is wrong with rows. Undefined in English. */
-  readonly texts: ReasonTexts | undefined;
+  /** To word what is wrong with rows. */
+  readonly texts: ReasonTexts;
+  /** Of the service. */
+  readonly limits: PlantLimits | undefined;
   readonly url: string;
   /** Undefined if the token may not read plants: then nothing is compared. */
   readonly token: string | undefined;

@@ -3,7 +3,6 @@
 import { Refusal } from "../../src/domain/errors.ts";
 import {
   guessDelimiter,
-  MissingColumn,
   numberColumns,
   parseHeading,
   RowReader,
@@ -16,12 +15,12 @@ import {
   readPlants,
   type RejectsFormat,
 } from "../../src/format/plants.ts";
-import { type Line, MalformedFile } from "../../src/format/records.ts";
+import { type Line, MalformedFile, recordBytesMaxOf } from "../../src/format/records.ts";
 import type { Workbook } from "../../src/format/workbook.ts";
-import { imports } from "../text/en.ts";
 import type * as workbookScript from "../workbook.ts";
 import { guessColumns } from "./headings.ts";
-import { listMissing, type Mapping, type Preview, type Reading } from "./messages.ts";
+import { type ImportRequest, listMissing, type Preview, type Reading } from "./messages.ts";
+import type { Wording } from "./reasons.ts";
 
 /** The reading of a file that was not guessed yet. */
 const unread: Reading = {
@@ -42,8 +41,6 @@ const TOP_CHARACTERS_MAX = 60;
 /** The first character outside ASCII decides the encoding, and may come late. */
 const DECIDING_BYTES_MAX = 64_000_000;
 const PIECE_BYTES = 262_144;
-/** The service's default limit, with room for the id. */
-const RECORD_BYTES_MAX = 1_048_576 + 64;
 const BLOCK_LENGTH_MAX = 2000;
 
 /** The share of the file that was read, from 0 to 1. A worker reads one file only. */
@@ -73,14 +70,24 @@ async function* readTexts(file: File, { kind, sheet }: Reading): AsyncGenerator<
   });
 }
 
+type Limits = ImportRequest["limits"];
+
+const findRecordBytesMax = (limits: Limits): number =>
+  limits === undefined ? Number.POSITIVE_INFINITY : recordBytesMaxOf(limits);
+
+/** Its message is in the user's language. */
+export class Unreadable extends Error {}
+
 /** The records of a file, read exactly as `plantstore import` reads them. */
 export const readRecords = (
   file: File,
   reading: Reading,
+  limits: Limits,
   onHeading?: RejectsFormat["onHeading"],
 ): AsyncGenerator<PlantRecord[]> =>
   readPlants(readTexts(file, reading), reading, {
-    recordBytesMax: RECORD_BYTES_MAX,
+    recordBytesMax: findRecordBytesMax(limits),
+    limits,
     blockLengthMax: BLOCK_LENGTH_MAX,
     encoding: reading.encoding,
     onHeading,
@@ -89,11 +96,8 @@ export const readRecords = (
 type Writable<Type> = { -readonly [Key in keyof Type]: Type[Key] };
 
 /** Reads the file as chosen, or guesses how. */
-export async function previewFile(
-  file: File,
-  chosen: Reading | undefined,
-  mappings: readonly Mapping[],
-): Promise<Preview> {
+export async function previewFile(request: ImportRequest, wording: Wording): Promise<Preview> {
+  const { file, reading: chosen, limits } = request;
   const none = { sheets: [], tops: [], columns: [], table: [], rows: [], problem: undefined };
   const preview: Writable<Preview> = { reading: chosen, ...none };
   try {
@@ -102,22 +106,27 @@ export async function previewFile(
       preview.sheets = (await open(file)).sheets;
       preview.reading = reading = { ...reading, sheet: reading.sheet ?? preview.sheets[0] };
     }
-    if (isTable(reading)) reading = await previewTable(file, preview, reading, mappings);
+    if (isTable(reading)) reading = await previewTable(request, preview, reading, wording);
     if (listMissing(reading).length === 0)
-      preview.rows = (await takeFirst(readRecords(file, reading), ROWS_SHOWN)).map(toRow);
+      preview.rows = (await takeFirst(readRecords(file, reading, limits), ROWS_SHOWN)).map(
+        ({ line, plant }) => ({
+          line,
+          plant: plant instanceof Refusal ? wording.word(plant) : plant,
+        }),
+      );
   } catch (error) {
-    preview.problem = explainFile(error);
+    preview.problem = explainFile(error, wording);
   }
   return preview;
 }
 
 async function previewTable(
-  file: File,
+  { file, mappings, limits }: ImportRequest,
   preview: Writable<Preview>,
   reading: Reading,
-  mappings: readonly Mapping[],
+  wording: Wording,
 ): Promise<Reading> {
-  const reader = new RowReader({ ...reading, firstLine: 1 }, RECORD_BYTES_MAX);
+  const reader = new RowReader({ ...reading, firstLine: 1 }, findRecordBytesMax(limits));
   const chunks = toUtf8(readTexts(file, reading), reading, false);
   const rowsMax = TOPS_MAX + ROWS_SHOWN;
   const lines = await takeFirst(reader.read(chunks, rowsMax), rowsMax);
@@ -130,7 +139,7 @@ async function previewTable(
     lines.findIndex(({ number }) => number === reading.firstLine),
   );
   const first = lines[start];
-  if (first === undefined) throw new MissingColumn(imports.reasons.empty);
+  if (first === undefined) throw new Unreadable(wording.say("empty"));
   const cells = parseHeading(first, delimiter);
   const found = isHeadless ? numberColumns(cells) : cells;
   const data = rows.slice(isHeadless ? start : start + 1).slice(0, ROWS_SHOWN);
@@ -198,17 +207,12 @@ async function takeFirst<Item>(blocks: AsyncIterable<Item[]>, count: number): Pr
   return taken.slice(0, count);
 }
 
-const toRow = ({ line, plant }: PlantRecord): Preview["rows"][number] => ({
-  line,
-  plant: plant instanceof Refusal ? plant.message : plant,
-});
-
-/** In English. */
-export function explainFile(error: unknown): string {
+export function explainFile(error: unknown, wording: Wording): string {
+  if (error instanceof Unreadable) return error.message;
   // The bundle for workbooks has its own copy of the class.
   const isByName = error instanceof Error && error.name === "MalformedFile";
-  if (isByName || error instanceof MalformedFile) return error.message;
-  return imports.reasons.gone;
+  if (isByName || error instanceof MalformedFile) return wording.word(error as MalformedFile);
+  return wording.say("gone");
 }
 
 async function guessReading(file: File): Promise<Reading> {

@@ -5,11 +5,12 @@ import { nameBatch } from "../../src/domain/change.ts";
 import { baseUrl } from "../api/service.ts";
 import { arrived, gaps } from "../state/feed.ts";
 import { keepUnchanged } from "../state/question.ts";
+import { limits, texts } from "../state/rules.ts";
 import { mayRead, token } from "../state/session.ts";
 import { keep, recall } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
 import { noteBatch } from "../state/writes.ts";
-import { errors, fill, plural, t } from "../text/text.ts";
+import { fill, plural, t } from "../text/text.ts";
 import {
   CANCEL,
   type Difference,
@@ -31,13 +32,6 @@ export const isImporting = computed(
 export const updating = signal(false);
 
 let worker: Worker | undefined;
-
-/** Without the errors of the API it is English. */
-const texts = errors && {
-  reasons: t.imports.reasons,
-  fields: { id: t.shared.id, name: t.shared.name, tag: t.shared.tag },
-  errors,
-};
 
 /** Each task has its own worker, so late messages of an earlier one are ignored. */
 function start(begun: Import): void {
@@ -69,6 +63,7 @@ function start(begun: Import): void {
     batch,
     mappings: findMappings(),
     texts,
+    limits,
     url: baseUrl,
     token: used,
   } satisfies ImportRequest);

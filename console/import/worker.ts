@@ -10,11 +10,9 @@ import {
 } from "../../client/client.ts";
 import { Refusal } from "../../src/domain/errors.ts";
 import { INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
-import { isSame, NAME_MISSING, type Plant } from "../../src/domain/plant.ts";
+import { isSame, type Plant } from "../../src/domain/plant.ts";
 import { createRejectsFormat, type PlantRecord, type Rejected } from "../../src/format/plants.ts";
-import { MalformedFile } from "../../src/format/records.ts";
 import { etagOf } from "../api/etag.ts";
-import { imports } from "../text/en.ts";
 import {
   CANCEL,
   createAlong,
@@ -25,8 +23,15 @@ import {
   type Progress,
   type RowOutcome,
 } from "./messages.ts";
-import { explainFile, position, previewFile, readRecords, ROWS_SHOWN } from "./preview.ts";
-import { createWording } from "./reasons.ts";
+import {
+  explainFile,
+  position,
+  previewFile,
+  readRecords,
+  ROWS_SHOWN,
+  Unreadable,
+} from "./preview.ts";
+import { createWording, type Wording } from "./reasons.ts";
 
 const PROGRESS_MS = 150;
 const SHOWN_MAX = 200;
@@ -43,7 +48,7 @@ const FIRSTS_MAX = 1_000_000;
 const post = (change: Partial<Import>): void => postMessage(change);
 const stopping = new AbortController();
 /** Of the only task. */
-let wording = createWording();
+let wording: Wording;
 
 addEventListener("message", ({ data }: MessageEvent<ImportRequest | typeof CANCEL>) => {
   if (data === CANCEL) stopping.abort();
@@ -55,21 +60,9 @@ addEventListener("message", ({ data }: MessageEvent<ImportRequest | typeof CANCE
 
 /** Posts the first rows, then compares the file with the store. */
 async function show(order: ImportRequest): Promise<void> {
-  const { problem, rows, ...preview } = await previewFile(
-    order.file,
-    order.reading,
-    order.mappings,
-  );
-  post({
-    ...preview,
-    problem: problem === undefined ? undefined : wording.word(problem),
-    rows: rows.map(({ plant, ...row }) => ({
-      ...row,
-      plant: typeof plant === "string" ? wording.word(plant) : plant,
-    })),
-    isReading: false,
-  });
-  if (order.token !== undefined && rows.length > 0)
+  const preview = await previewFile(order, wording);
+  post({ ...preview, isReading: false });
+  if (order.token !== undefined && preview.rows.length > 0)
     await run({ ...order, reading: preview.reading });
 }
 
@@ -107,6 +100,7 @@ async function run({
   batch,
   url,
   token = "",
+  limits,
 }: ImportRequest): Promise<void> {
   if (reading === undefined) return;
   const compared = new Map(updates?.map(({ stored }) => [stored.id, stored]));
@@ -157,8 +151,9 @@ async function run({
     const sound: Row[] = [];
     for (const { line, plant } of records)
       if (plant instanceof Refusal) {
-        if (plant.message === NAME_MISSING) counts.nameless++;
-        outcomes.set(plant, { message: wording.word(plant.message) });
+        const isNameless = plant.faults.every(({ name }) => name === "nameMissing");
+        if (plant.faults.length > 0 && isNameless) counts.nameless++;
+        outcomes.set(plant, { message: wording.word(plant) });
       } else sound.push({ line, plant });
     const results =
       updates === undefined
@@ -195,9 +190,9 @@ async function run({
   const timer = setInterval(() => post(report()), PROGRESS_MS);
   let failure: string | undefined;
   try {
-    for await (const records of readRecords(file, reading, format.onHeading)) {
+    for await (const records of readRecords(file, reading, limits, format.onHeading)) {
       const isMuch = counts.counted >= ROWS_MAX || differences.length >= DIFFERENCES_MAX;
-      if (isMuch && updates === undefined) throw new MalformedFile(imports.reasons.comparisonLimit);
+      if (isMuch && updates === undefined) throw new Unreadable(wording.say("comparisonLimit"));
       stopping.signal.throwIfAborted();
       await settle(records);
       counts.counted += records.length;
@@ -226,7 +221,7 @@ async function run({
       failure =
         error instanceof ServiceError
           ? wording.wordError(error.reason, error.detail)
-          : wording.word(explainFile(error));
+          : explainFile(error, wording);
   }
   clearInterval(timer);
   const ending = isRead ? "done" : failure === undefined ? "cancelled" : "failed";

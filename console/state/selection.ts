@@ -14,7 +14,7 @@ import { filterNames, narrows, pickFilter } from "../../src/domain/filter.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import { etagOf } from "../api/etag.ts";
 import { readConflict, type TimedPlant } from "../api/plants.ts";
-import { call, explain, explainRefusal, isAbort, isReason, isStatus } from "../api/service.ts";
+import { call, explain, isAbort, isReason, isStatus } from "../api/service.ts";
 import { en } from "../text/en.ts";
 import { fill, join, plural, pluralInEnglish, t } from "../text/text.ts";
 import { arrived, gaps, hasHistory } from "./feed.ts";
@@ -32,6 +32,7 @@ import {
   withoutTime,
 } from "./question.ts";
 import { route } from "./route.ts";
+import { explainError } from "./rules.ts";
 import { identity, mayRead, mayWrite, token } from "./session.ts";
 import { keep, recall, trail } from "./storage.ts";
 import { toast } from "./toasts.ts";
@@ -428,7 +429,7 @@ async function writePlants(client: Client, job: Job): Promise<void> {
       const isTold = outcome.reason === CHANGED && ++conflicts <= CONFLICTS_MAX;
       const why = isTold
         ? await showCurrent(id, shown)
-        : explainRefusal(outcome.reason, outcome.message);
+        : explainError(outcome.reason, outcome.message);
       if (job.reasons.length === 0)
         job.reasons.push(fill(t.plants.reason, { plant: formatName(sent), why }));
     }

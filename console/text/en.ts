@@ -1,7 +1,5 @@
-/** English, by area where one suffices. */
+/** English. */
 
 import { takeEnglish } from "./take.ts";
 
 export const en = takeEnglish();
-
-export const { imports } = en;

@@ -443,12 +443,6 @@ export const plants = {
     fr: "Saisir un nombre entier de {min} à {max}.",
     es: "Escribir un número entero de {min} a {max}.",
   },
-  idRounded: {
-    en: "The spreadsheet has rounded the id to {shown}. Format the column as text, enter it again, and save.",
-    de: "Die Tabellenkalkulation hat die Id auf {shown} gerundet. Die Spalte als Text formatieren, die Id erneut eingeben und speichern.",
-    fr: "Le tableur a arrondi l’id à {shown}. Mettre la colonne au format texte, saisir l’id à nouveau et enregistrer.",
-    es: "La hoja de cálculo ha redondeado el id a {shown}. Dar a la columna formato de texto, escribirlo de nuevo y guardar.",
-  },
   idTakenBy: {
     en: "Already belongs to {plant}.",
     de: "Gehört bereits zu {plant}.",
@@ -468,18 +462,6 @@ export const plants = {
     de: "Diese Pflanze hat ein leeres Schlagwort; das ist nicht dasselbe wie keines.",
     fr: "Cette plante a un mot-clé vide, ce qui n’est pas la même chose qu’aucun.",
     es: "Esta planta tiene una etiqueta vacía, que no es lo mismo que ninguna.",
-  },
-  expected: {
-    en: "Expected {what}.",
-    de: "Erwartet: {what}.",
-    fr: "Attendu : {what}.",
-    es: "Se esperaba: {what}.",
-  },
-  notStorable: {
-    en: "Contains a character that can't be stored (U+0000 or half of a surrogate pair).",
-    de: "Enthält ein Zeichen, das sich nicht speichern lässt (U+0000 oder ein halbes Ersatzpaar).",
-    fr: "Contient un caractère impossible à enregistrer (U+0000 ou une moitié de paire de substitution).",
-    es: "Contiene un carácter que no se puede guardar (U+0000 o medio par sustituto).",
   },
   spaces: {
     en: "Starts or ends with a space.",

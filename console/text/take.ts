@@ -2,6 +2,7 @@
 
 import { changes } from "./changes.ts";
 import { errors } from "./errors.ts";
+import { faults } from "./faults.ts";
 import { imports } from "./imports.ts";
 import { operators } from "./operators.ts";
 import { plants } from "./plants.ts";
@@ -24,8 +25,10 @@ export const table: Table = areas;
 
 export type Texts = Taken<typeof areas, "en">;
 
-export interface Errors {
+/** What `src/` words in English itself. */
+export interface Foreign {
   readonly errors: Readonly<Record<keyof typeof errors, string>>;
+  readonly faults: Readonly<Record<keyof typeof faults, string>>;
 }
 
 function pick(source: object, language: Language): unknown {
@@ -37,6 +40,5 @@ function pick(source: object, language: Language): unknown {
 
 export const takeEnglish = (): Texts => pick(areas, "en") as Texts;
 
-/** With the errors of the API, which the service words in English. */
-export const take = (language: Exclude<Language, "en">): Texts & Errors =>
-  pick({ ...areas, errors }, language) as Texts & Errors;
+export const take = (language: Exclude<Language, "en">): Texts & Foreign =>
+  pick({ ...areas, errors, faults }, language) as Texts & Foreign;

@@ -7,9 +7,9 @@ import type { ComponentChildren } from "preact";
 import { keep, recall } from "../state/storage.ts";
 import { en } from "./en.ts";
 import type { Language, PluralForms } from "./table.ts";
-import type { Errors, Texts } from "./take.ts";
+import type { Foreign, Texts } from "./take.ts";
 
-const others: Readonly<Record<Exclude<Language, "en">, () => Promise<Texts & Errors>>> = {
+const others: Readonly<Record<Exclude<Language, "en">, () => Promise<Texts & Foreign>>> = {
   de: async () => (await import("./de.ts")).de,
   fr: async () => (await import("./fr.ts")).fr,
   es: async () => (await import("./es.ts")).es,
@@ -36,7 +36,7 @@ function chooseLanguage(): Language {
   return wanted.map((tag) => offered.find((each) => isOf(tag, each))).find(Boolean) ?? "en";
 }
 
-async function load(): Promise<readonly [Language, Texts & Partial<Errors>]> {
+async function load(): Promise<readonly [Language, Texts & Partial<Foreign>]> {
   const wanted = chooseLanguage();
   if (wanted === "en") return [wanted, en];
   try {
@@ -54,8 +54,8 @@ export const language: Language = chosen;
 /** The type is that of English, so that the compiler knows the placeholders. */
 export const t: Texts = loaded;
 
-/** What the errors of the API mean. In English the service says it. */
-export const { errors } = loaded;
+/** What the errors of the API mean, and the faults of plants and files. In English, `src/` says it. */
+export const { errors, faults } = loaded;
 
 /** For Intl: with the region of the browser, such as en-GB, if it is of the same language. */
 export const locale: string = navigator.languages.find((tag) => isOf(tag, language)) ?? language;

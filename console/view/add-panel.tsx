@@ -3,13 +3,15 @@
 import { type ReadonlySignal, signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect } from "preact/hooks";
+import { createFault, findFaults } from "../../src/domain/faults.ts";
 import { findInt64, INT64_MAX, INT64_MIN } from "../../src/domain/json.ts";
-import { findFaults, isRounded, type Plant } from "../../src/domain/plant.ts";
+import { isRounded, type Plant } from "../../src/domain/plant.ts";
 import { findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { isStatus } from "../api/service.ts";
 import { clipName, formatName, quote } from "../state/format.ts";
 import { addWithUndo, list } from "../state/plants.ts";
 import { linkTo, openPlant } from "../state/route.ts";
+import { explainFault, limits } from "../state/rules.ts";
 import { saveLater, waiting } from "../state/saving.ts";
 import { mayRead, token } from "../state/session.ts";
 import { type Draft, findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
@@ -66,7 +68,7 @@ const createDraft = (): Draft => ({ name: "", tag: recallAdded()?.tag });
 
 const explainId = (id: string): string =>
   isRounded(id)
-    ? fill(t.plants.idRounded, { shown: id.trim() })
+    ? explainFault(createFault("rounded", { field: "id", value: id.trim() }))
     : fill(t.plants.idExpected, { min: String(INT64_MIN), max: String(INT64_MAX) });
 
 /** The id until one is typed: the one that was searched for in vain, or the next free one. */
@@ -141,7 +143,7 @@ export function AddPanel(): JSX.Element {
   const isJudged = useSignal(false);
   const { isBusy, trouble, run } = useTask();
   const exactId = isRounded(id) ? undefined : findInt64(id.trim());
-  const faults = findFaults(exactId, name, tag);
+  const faults = findFaults(exactId, name, tag, limits);
   const takenBy = useLookUp(exactId, (stopped) => findTaken(exactId ?? 0n, stopped));
   const namesake = useLookUp(name || undefined, (stopped) => findNamesake(name, stopped));
   useReminder(isBusy);

@@ -4,11 +4,12 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { ServiceError, type TagCount } from "../../client/client.ts";
-import { findFaults, isStorable } from "../../src/domain/plant.ts";
+import { findFault } from "../../src/domain/faults.ts";
 import { Taken } from "../api/plants.ts";
 import { call, explain } from "../api/service.ts";
 import { formatName, formatTotal } from "../state/format.ts";
 import { linkTo } from "../state/route.ts";
+import { explainFault, limits } from "../state/rules.ts";
 import { mayRead } from "../state/session.ts";
 import { fill, t } from "../text/text.ts";
 import { type ControlProps, Field, type FieldProps, Notice } from "./controls.tsx";
@@ -141,12 +142,9 @@ export function judgeText(
   text: string | undefined,
 ): Pick<FieldProps, "fault" | "note"> {
   if (text === undefined) return {};
-  const { [field]: expected } = findFaults(0n, text, text);
-  const fault = isStorable(text)
-    ? fill(t.plants.expected, { what: expected ?? "" })
-    : t.plants.notStorable;
+  const fault = findFault(field, text, limits);
   return {
-    fault: expected && fault,
+    fault: fault && explainFault(fault),
     note: text.trim() === text ? undefined : t.plants.spaces,
   };
 }

@@ -3,7 +3,8 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { findFaults, isSame, type Plant } from "../../src/domain/plant.ts";
+import { findFaults } from "../../src/domain/faults.ts";
+import { isSame, type Plant } from "../../src/domain/plant.ts";
 import { findLastChange } from "../api/changes.ts";
 import {
   Changed,
@@ -26,6 +27,7 @@ import {
 } from "../state/plants.ts";
 import { withoutTime } from "../state/question.ts";
 import { openPlant, refine, route } from "../state/route.ts";
+import { limits } from "../state/rules.ts";
 import { saveLater, waiting } from "../state/saving.ts";
 import { mayWrite, token } from "../state/session.ts";
 import { type Draft, findDraft, keepDraft } from "../state/storage.ts";
@@ -232,7 +234,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       : findDoubt(String(id), draft.name);
   const submit = (edited: Draft, isSure: boolean): void => {
     if (!isTouched) return discard();
-    if (Object.keys(findFaults(id, edited.name, edited.tag)).length > 0) return undefined;
+    if (Object.keys(findFaults(id, edited.name, edited.tag, limits)).length > 0) return undefined;
     askedName.value = doubt === undefined || isSure ? undefined : edited.name;
     // Typing replaces the name. Enter does not answer.
     if (askedName.value !== undefined) return selectField(document.querySelector("#edit-name"));

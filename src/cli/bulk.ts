@@ -14,7 +14,7 @@ import { formatCount } from "./terminal.ts";
 
 type Target = Pick<Client, "patchMatching" | "previewPatch" | "previewRemoval" | "removeMatching">;
 
-function bulkOf(store: Store): Target {
+function bulkOf(store: Store, limits: Config): Target {
   const change = (
     bulk: ReturnType<typeof toBulk>,
     options: Parameters<Target["removeMatching"]>[1],
@@ -29,8 +29,9 @@ function bulkOf(store: Store): Target {
   };
   return {
     previewPatch: (filter, patch, options) =>
-      previewBulk(store, toBulk(filter, patch), toWorking(options)),
-    previewRemoval: (filter, options) => previewBulk(store, toBulk(filter), toWorking(options)),
+      previewBulk(store, toBulk(filter, patch), { limits, ...toWorking(options) }),
+    previewRemoval: (filter, options) =>
+      previewBulk(store, toBulk(filter), { limits, ...toWorking(options) }),
     patchMatching: (filter, patch, options) => change(toBulk(filter, patch), options),
     removeMatching: (filter, options) => change(toBulk(filter), options),
   };

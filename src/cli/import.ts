@@ -15,6 +15,7 @@ import type { Plant } from "../domain/plant.ts";
 import { MissingColumn } from "../format/csv.ts";
 import { WrongEncoding } from "../format/encoding.ts";
 import { type FileFormat, type PlantRecord, readPlants } from "../format/plants.ts";
+import { recordBytesMaxOf } from "../format/records.ts";
 import {
   CommandError,
   EXIT_DIFFERENT,
@@ -39,8 +40,6 @@ import { type Effect, openStaging, type Staging } from "./staging.ts";
 import { type Plants, plantsOf, toRefused } from "./store-client.ts";
 import { countOf, formatCount, showProgress } from "./terminal.ts";
 
-/** An exported record may exceed the body limit by its id. */
-const RECORD_BYTES_MORE = 64;
 const BLOCK_LENGTH_MAX = 2_000;
 
 type Tally = Record<Upserted | "changedSince" | "refused", number>;
@@ -159,7 +158,8 @@ async function readFile(
   const blocks = async function* (): AsyncGenerator<Block> {
     const chunks = readSource(path, format, flags.sheet, signal, (now) => (part = now));
     const records = readPlants(chunks, format, {
-      recordBytesMax: config.bodyBytesMax + RECORD_BYTES_MORE,
+      recordBytesMax: recordBytesMaxOf(config),
+      limits: flags.url === undefined ? config : undefined,
       blockLengthMax: BLOCK_LENGTH_MAX,
       encoding: flags.encoding,
       onEncoding: (encoding) => print(`Reading the file as ${encoding.toUpperCase()}.`),

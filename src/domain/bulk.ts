@@ -5,12 +5,13 @@
 
 import type { Writer } from "./change.ts";
 import { catalogue, describeRefusal, Refusal, toRefusal } from "./errors.ts";
+import type { PlantLimits } from "./faults.ts";
 import { createFilter, type Filter, filterNames, narrows } from "./filter.ts";
 import { findPlainInt64 } from "./json.ts";
 import type { PlantCount } from "./page.ts";
 import { type Content, isSame, lengthOf, parsePlants, type Plant } from "./plant.ts";
 import type { ServedStore } from "./store.ts";
-import { applyPatch, type Done, type Patch, type PlantWrite } from "./write.ts";
+import { applyPatch, type Done, type Patch, type PlantWrite, refusePatch } from "./write.ts";
 
 export interface BulkOptions {
   readonly signal: AbortSignal;
@@ -232,9 +233,11 @@ export interface BulkPreview extends Omit<PlantCount, "count"> {
 export async function previewBulk(
   store: ServedStore,
   bulk: Bulk,
-  options: MatchOptions,
+  options: MatchOptions & { readonly limits: PlantLimits },
 ): Promise<BulkPreview> {
   const { filter, except = [], patch } = bulk;
+  const refusal = patch && refusePatch(patch, options.limits);
+  if (refusal !== undefined) throw refusal;
   const { count, exact } = await options.retry(() => store.countPlants(filter, COUNT_MS_MAX));
   const matches = createFilter(filter);
   const isExcepted = async (id: bigint): Promise<boolean> => {

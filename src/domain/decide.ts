@@ -6,13 +6,15 @@
 import type { Writer } from "./change.ts";
 import { holds } from "./entity-tag.ts";
 import { Refusal } from "./errors.ts";
-import { isSame, isSameState, lengthOf, type Plant, refusePlant } from "./plant.ts";
+import type { PlantLimits } from "./faults.ts";
+import { isSame, isSameState, lengthOf, type Plant } from "./plant.ts";
 import {
   applyPatch,
   type AtomicWrite,
   type Done,
   type PlantWrite,
   refuseLine,
+  refuseWrite,
   type Verdict,
 } from "./write.ts";
 
@@ -64,11 +66,17 @@ export function decide(
 const growthOf = (done: Done): number => (done === "created" ? 1 : done === "removed" ? -1 : 0);
 
 /** What each write would do, one after the other. */
-export function rehearse(writes: readonly PlantWrite[], find: Find): (Done | Refusal)[] {
+export function rehearse(
+  writes: readonly PlantWrite[],
+  find: Find,
+  limits: PlantLimits,
+): (Done | Refusal)[] {
   const states = new Map<bigint, Plant | undefined>();
   return writes.map((write) => {
     const { id } = write;
-    const verdict = judge(write, states.has(id) ? states.get(id) : find(id), BOUNDLESS);
+    const verdict =
+      refuseWrite(write, limits) ??
+      judge(write, states.has(id) ? states.get(id) : find(id), BOUNDLESS);
     if (verdict instanceof Refusal) return verdict;
     states.set(id, verdict.after);
     return verdict.done;
@@ -113,7 +121,7 @@ function judgeContent(write: PlantWrite, stored: Plant | undefined): Verdict | R
   if (write.kind !== "patch") return { done: "replaced", after: write.plant };
   const after = applyPatch(stored, write.patch);
   if (isSame(stored, after)) return { done: "replayed", after: stored };
-  return refusePlant(after) ?? { done: "replaced", after };
+  return { done: "replaced", after };
 }
 
 export const refuseTaken = (id: bigint): Refusal =>

@@ -101,11 +101,24 @@ export const catalogue = Object.fromEntries(
   ]),
 ) as Readonly<Record<ErrorName, Entry>>;
 
+/** What is wrong, as a key of `faultTexts` with values. Plain data. */
+export interface Fault {
+  readonly name: string;
+  readonly values: Readonly<Record<string, string>>;
+}
+
 /** An error from the catalogue: the only kind whose message reaches a client. */
 export class Refusal extends Error {
   readonly reason: ErrorName;
+  /** The same as the message, for those that say it in another language. */
+  readonly faults: readonly Fault[];
 
-  constructor(reason: ErrorName, message: string = catalogue[reason].meaning, cause?: unknown) {
+  constructor(
+    reason: ErrorName,
+    message: string = catalogue[reason].meaning,
+    cause?: unknown,
+    faults: readonly Fault[] = [],
+  ) {
     // A service that refuses everything makes thousands a second. The stack of a defect is that of the cause.
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
@@ -113,6 +126,7 @@ export class Refusal extends Error {
     Error.stackTraceLimit = stackTraceLimit;
     this.name = "Refusal";
     this.reason = reason;
+    this.faults = faults;
   }
 }
 

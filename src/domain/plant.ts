@@ -1,17 +1,18 @@
-/** The plant: its rules, parsing it and writing it out. */
+/** The plant: parsing it and writing it out. Its rules are in faults.ts. */
 
-import { Refusal } from "./errors.ts";
+import { type Fault, Refusal } from "./errors.ts";
 import {
-  clip,
-  describe,
-  findInt64,
-  INT64_MAX,
-  INT64_MIN,
-  parseJson,
-  quoteIds,
-  readIdText,
-  toJsonId,
-} from "./json.ts";
+  createFault,
+  errorOf,
+  expectedOf,
+  type Faults,
+  findFaults,
+  type PlantFault,
+  type PlantField,
+  type PlantLimits,
+  sayFaults,
+} from "./faults.ts";
+import { clip, describe, findInt64, parseJson, quoteIds, readIdText, toJsonId } from "./json.ts";
 
 /** A plant as the store holds it. Its id never changes. */
 export interface Plant<Id = bigint> {
@@ -29,32 +30,15 @@ export interface ListedPlant extends Plant<bigint | number> {
 export const lengthOf = (plant: ListedPlant | undefined): number =>
   plant === undefined ? 0 : plant.name.length + (plant.tag?.length ?? 0);
 
-/** UTF-8 cannot encode an unpaired surrogate, and PostgreSQL cannot store U+0000. Both engines store the rest. */
-export const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes("\0");
-
-const isText = (value: unknown): value is string => typeof value === "string" && isStorable(value);
-
 /** A fraction or an exponent anywhere in the text. JSON.parse rounds before we can check: 1e-400 becomes 0. */
 const INEXACT_NOTATION = /\d[.eE]/;
 
-type Members = Readonly<Partial<Record<"id" | "name" | "tag" | "removed" | "ifMatch", unknown>>>;
-type Faults = Partial<Record<"id" | "name" | "tag", string>>;
-
-/** The rules about a plant, for parsers, tools and forms: what each wrong member was expected to be. */
-export function findFaults(id: bigint | undefined, name: unknown, tag: unknown): Faults {
-  const faults: Faults = {};
-  if (id === undefined) faults.id = `an integer from ${INT64_MIN} to ${INT64_MAX}`;
-  if (!isText(name)) faults.name = textExpected(name);
-  if (tag !== undefined && !isText(tag)) faults.tag = textExpected(tag);
-  return faults;
-}
-
-const textExpected = (actual: unknown): string =>
-  typeof actual === "string" ? "text without U+0000 and unpaired surrogates" : "a string";
-
-/** Every write of a plant passes here, whichever way it came in: a rule in `findFaults` holds for all. */
-export function refusePlant({ id, name, tag }: Plant): Refusal | undefined {
-  const faults = findFaults(id, name, tag);
+export type Members = Readonly<
+  Partial<Record<"id" | "name" | "tag" | "removed" | "ifMatch", unknown>>
+>;
+/** Every write of a plant passes here, whichever way it came in. */
+export function refusePlant({ id, name, tag }: Plant, limits: PlantLimits): Refusal | undefined {
+  const faults = findFaults(id, name, tag, limits);
   for (const _ in faults) return refuseFaults(faults, { name, tag }, String(id));
   return undefined;
 }
@@ -83,33 +67,32 @@ export function parseReplacement(text: string, id: bigint): Plant {
 /** Parses a plant from the cells of a spreadsheet row. Says every fault in words. An undefined name is missing. */
 export function parseTexts(id: string, name: string | undefined, tag: string | undefined): Plant {
   const exactId = isRounded(id) ? undefined : findInt64(id.trim());
-  const faults = findFaults(exactId, name, tag);
-  const messages = [
-    faults.id && explainId(id.trim()),
-    faults.name && (name === undefined ? NAME_MISSING : `The name is not ${faults.name}.`),
-    faults.tag && `The tag is not ${faults.tag}.`,
-  ].filter(Boolean);
-  if (messages.length > 0) throw new Refusal("invalid_plant", messages.join(" "));
-  return { id: exactId, name, tag } as Plant;
+  const { id: idFault, ...others } = findFaults(exactId, name, tag, undefined);
+  if (idFault === undefined && others.name === undefined && others.tag === undefined)
+    return { id: exactId, name, tag } as Plant;
+  const faults: (Fault | undefined)[] = [
+    idFault && explainId(id.trim()),
+    name === undefined ? createFault("nameMissing") : others.name,
+    others.tag,
+  ];
+  throw refuseRow(...faults.filter((fault) => fault !== undefined));
 }
 
-export const NAME_MISSING = "The name is missing.";
+/** A row that is no plant. */
+export const refuseRow = (...faults: readonly Fault[]): Refusal =>
+  new Refusal("invalid_plant", sayFaults(faults), undefined, faults);
 
-function explainId(text: string): string {
-  if (text === "") return "The id is missing.";
-  if (isRounded(text)) return explainRounded("id", text);
-  if (/^-?\d+$/.test(text)) return `The id is too large: ${clip(text)}.`;
-  return `The id is not a whole number: ${JSON.stringify(clip(text))}.`;
+function explainId(text: string): Fault {
+  if (text === "") return createFault("idMissing");
+  if (isRounded(text)) return createFault("rounded", { field: "id", value: text });
+  if (/^-?\d+$/.test(text)) return createFault("idTooLarge", { id: clip(text) });
+  return createFault("idNotInteger", { id: JSON.stringify(clip(text)) });
 }
 
 /** 4.00638E+12 is what a spreadsheet leaves of a barcode: all but the first digits are lost. */
 const EXPONENT = /^\s*[+-]?\d+([.,]\d*)?e[+-]?\d+\s*$/i;
 
 export const isRounded = (id: string): boolean => EXPONENT.test(id);
-
-/** The same in CSV, in a workbook and in a form. */
-export const explainRounded = (field: string, shown: string): string =>
-  `The spreadsheet has rounded the ${field} to ${shown}. Format the column as text, enter it again, and save.`;
 
 export function parseObject(text: string): Members {
   const value = parseJson(text);
@@ -126,7 +109,7 @@ export function readId(text: string, { id }: Members): { id: bigint | undefined;
 
 /** `idText` is the id as received. `idFault` is a fault that the rules do not cover. */
 function toPlant(id: bigint | undefined, { name, tag }: Members, idText: string, idFault?: string) {
-  const faults = findFaults(id, name, tag);
+  const faults = findFaults(id, name, tag, undefined);
   // Not Object.keys: every create comes here.
   for (const _ in faults) throw refuseFaults(faults, { name, tag }, idText, idFault);
   if (idFault !== undefined) throw refuseFaults(faults, { name, tag }, idText, idFault);
@@ -139,14 +122,15 @@ export function refuseFaults(
   idText: string,
   idFault?: string,
 ) {
-  const { id: idExpected, ...others } = faults;
-  const messages = Object.entries(others).map(
-    ([field, expected]) =>
-      `${field}: expected ${expected}, got ${describe(field === "name" ? name : tag)}`,
-  );
-  const idMessage = idFault ?? (idExpected && `id: expected ${idExpected}, got ${idText}`);
-  if (idMessage !== undefined) messages.unshift(idMessage);
-  return new Refusal("invalid_plant", messages.join("; "));
+  const received = { id: idText, name: describe(name), tag: describe(tag) };
+  const found = Object.entries(faults) as [PlantField, PlantFault][];
+  const messages = found
+    .filter(([field]) => field !== "id" || idFault === undefined)
+    .map(([field, fault]) => `${field}: expected ${expectedOf(fault)}, got ${received[field]}`);
+  if (idFault !== undefined) messages.unshift(idFault);
+  const named = Object.values(faults);
+  const error = idFault === undefined ? errorOf(named) : "invalid_plant";
+  return new Refusal(error, messages.join("; "), undefined, named);
 }
 
 /** The schema Plant of the API, which has no id. */

@@ -3,6 +3,7 @@
 import type { ChangePage, ChangeQuery, Writer } from "./change.ts";
 import type { Refusal } from "./errors.ts";
 import type { Condition } from "./entity-tag.ts";
+import type { PlantLimits } from "./faults.ts";
 import type { Job } from "./job.ts";
 import type { Plant } from "./plant.ts";
 import type {
@@ -155,7 +156,7 @@ export type SchemaChange = Readonly<{ location: string; from: number; to: number
 export type StoreDescription = Readonly<Record<"engine" | "location" | "durability", string>>;
 
 /** The bounds of a store's write queue, of a search, and of the journal. */
-export interface StoreLimits {
+export interface StoreLimits extends PlantLimits {
   readonly queueLengthMax: number;
   readonly queueSecondsMax: number;
   readonly countSecondsMax: number;

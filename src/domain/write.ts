@@ -2,10 +2,19 @@
 
 import type { Writer } from "./change.ts";
 import { Refusal } from "./errors.ts";
-import { joinFaults } from "./members.ts";
 import { type Condition, findEntityTags } from "./entity-tag.ts";
+import { expectedOf, type Faults, findFault, findFaults, type PlantLimits } from "./faults.ts";
 import { describe, parseJson } from "./json.ts";
-import { findFaults, parseObject, type Plant, readId, refuseFaults, toNewPlant } from "./plant.ts";
+import { joinFaults } from "./members.ts";
+import {
+  type Members,
+  parseObject,
+  type Plant,
+  readId,
+  refuseFaults,
+  refusePlant,
+  toNewPlant,
+} from "./plant.ts";
 
 interface About {
   readonly id: bigint;
@@ -108,7 +117,7 @@ export function parseWrite(text: string, isUpsert: boolean): PlantWrite {
   }
   const written = readId(text, members);
   if (written.id === undefined)
-    throw refuseFaults(findFaults(undefined, "", undefined), {}, written.text);
+    throw refuseFaults(findFaults(undefined, "", undefined, undefined), {}, written.text);
   const isLenient = isUpsert || undefined;
   return { kind: "remove", id: written.id, condition: { match }, isLenient };
 }
@@ -118,19 +127,41 @@ export function parsePatch(value: unknown): Patch {
   if (typeof value !== "object" || value === null || Array.isArray(value))
     throw new Refusal("invalid_body", `body: expected an object, got ${describe(value)}`);
   const { name, tag } = value as Readonly<Record<string, unknown>>;
-  const expected = findFaults(0n, name ?? (name === null ? null : ""), tag ?? undefined);
   const faults = Object.keys(value).flatMap((member) => {
     if (member === "id") return "id: expected nothing: the id of a plant never changes";
     if (member !== "name" && member !== "tag")
       return `${describe(member)}: unknown; allowed: name, tag`;
     return [];
   });
+  const expected = findPatchFaults({ name, tag }, undefined);
   if (expected.name !== undefined)
-    faults.push(`name: expected ${expected.name}, got ${describe(name)}`);
+    faults.push(`name: expected ${expectedOf(expected.name)}, got ${describe(name)}`);
   if (expected.tag !== undefined)
-    faults.push(`tag: expected ${expected.tag}, or null to remove it, got ${describe(tag)}`);
+    faults.push(
+      `tag: expected ${expectedOf(expected.tag)}, or null to remove it, got ${describe(tag)}`,
+    );
   if (faults.length > 0) throw new Refusal("invalid_body", joinFaults(faults));
   return value;
 }
+
+/** What it leaves alone was judged when it was stored. */
+function findPatchFaults({ name, tag }: Members, limits: PlantLimits | undefined): Faults {
+  const ofName = name === undefined ? undefined : findFault("name", name, limits);
+  const ofTag = (tag ?? undefined) === undefined ? undefined : findFault("tag", tag, limits);
+  return { ...(ofName && { name: ofName }), ...(ofTag && { tag: ofTag }) };
+}
+
+/** Why each plant would be refused that gets this. */
+export function refusePatch(patch: Patch, limits: PlantLimits): Refusal | undefined {
+  const faults = findPatchFaults(patch, limits);
+  for (const _ in faults) return refuseFaults(faults, patch, "");
+  return undefined;
+}
+
+/** Every write passes here, in the store and in dry runs, whichever way it came in. */
+export const refuseWrite = (write: PlantWrite, limits: PlantLimits): Refusal | undefined =>
+  write.kind === "patch"
+    ? refusePatch(write.patch, limits)
+    : write.plant && refusePlant(write.plant, limits);
 
 export const parsePatchText = (text: string): Patch => parsePatch(parseJson(text));

@@ -1,7 +1,8 @@
 /** Plants as comma-separated values (RFC 4180) that a spreadsheet opens without running anything. */
 
-import { Refusal } from "../domain/errors.ts";
-import { explainRounded, type ListedPlant, parseTexts, type Plant } from "../domain/plant.ts";
+import { type Fault, Refusal } from "../domain/errors.ts";
+import { createFault, type PlantField, plantFields } from "../domain/faults.ts";
+import { type ListedPlant, parseTexts, type Plant, refuseRow } from "../domain/plant.ts";
 import { Bytes, type Chunks, type Line, MalformedFile, RecordReader } from "./records.ts";
 
 export const CSV_HEAD = "id,name,tag\r\n";
@@ -151,9 +152,7 @@ export class RowReader extends RecordReader {
 
   protected override requireEnd(): void {
     if (this.place === "quoted cell")
-      throw new MalformedFile(
-        `The file ends inside a quoted cell, in the row that begins on line ${this.begunOn}.`,
-      );
+      throw new MalformedFile([createFault("openCell", { line: this.begunOn })]);
   }
 }
 
@@ -168,17 +167,12 @@ export function createCellParser(delimiter: string): (row: string) => Cell[] {
     const cells: Cell[] = [];
     for (cell.lastIndex = 0; ;) {
       const [, quoted, plain, end] = cell.exec(row) ?? [];
-      if (end === undefined) throw refuse("Text follows the closing quote of a cell.");
+      if (end === undefined) throw refuseRow(createFault("textAfterQuote"));
       cells.push(quoted === undefined ? plain || null : quoted.replaceAll('""', '"'));
       if (end === "") return cells;
     }
   };
 }
-
-const refuse = (message: string): Refusal => new Refusal("invalid_plant", message);
-
-export const plantFields = ["id", "name", "tag"] as const;
-export type PlantField = (typeof plantFields)[number];
 
 /** The heading of each column, by default the field. The tag column may be missing unless named; null ignores it. */
 export type Headings = Readonly<Partial<Record<PlantField, string | null | undefined>>>;
@@ -186,11 +180,10 @@ export type Headings = Readonly<Partial<Record<PlantField, string | null | undef
 /** Marks a workbook cell that does not show what was entered. XML has no such character. */
 export const UNUSABLE = "\0";
 
-function explainCell(field: PlantField, shown: string): string {
-  if (shown === "=")
-    return `The formula of the ${field} has no saved result. Open the file in a spreadsheet and save it.`;
-  if (shown.startsWith("#")) return `The cell of the ${field} shows the error ${shown}.`;
-  return explainRounded(field, shown);
+function explainCell(field: PlantField, shown: string): Fault {
+  if (shown === "=") return createFault("formula", { field });
+  if (shown.startsWith("#")) return createFault("cellError", { field, error: shown });
+  return createFault("rounded", { field, value: shown });
 }
 
 export class MissingColumn extends MalformedFile {
@@ -209,10 +202,10 @@ export function createRowParser(
   return (row: string): Plant => {
     const cells = parseCells(row);
     if (cells.length !== found.length)
-      throw refuse(`Cells in the row: ${cells.length}, in the heading: ${found.length}.`);
+      throw refuseRow(createFault("cellCount", { cells: cells.length, heads: found.length }));
     const cellAt = (field: PlantField, column = -1): Cell => {
       const cell = cells[column] ?? null;
-      if (cell?.startsWith(UNUSABLE) === true) throw refuse(explainCell(field, cell.slice(1)));
+      if (cell?.startsWith(UNUSABLE) === true) throw refuseRow(explainCell(field, cell.slice(1)));
       return cell;
     };
     const tagCell = cellAt("tag", tag);
@@ -231,7 +224,7 @@ export function parseHeading({ text }: Line, delimiter: string): string[] {
     return createCellParser(delimiter)(text).map((cell) => cell?.replace(UNUSABLE, "") ?? "");
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    throw new MissingColumn(`The heading: ${error.message}`, { cause: error });
+    throw new MissingColumn([createFault("inHeading"), ...error.faults], error);
   }
 }
 
@@ -247,7 +240,8 @@ function findColumn(found: readonly string[], field: PlantField, headings: Headi
   const mayBeMissing = heading === null || (field === "tag" && headings.tag === undefined);
   if (mayBeMissing && columns.length === 0) return undefined;
   const known = found.map((one) => JSON.stringify(one)).join(", ");
-  const count = columns.length === 0 ? "No" : "More than one";
-  const fault = `${count} column is headed ${JSON.stringify(heading)}`;
-  throw new MissingColumn(`${fault}; the columns are ${known}.`);
+  const named = { heading: JSON.stringify(heading), columns: known };
+  throw new MissingColumn([
+    columns.length === 0 ? createFault("noColumn", named) : createFault("twoColumns", named),
+  ]);
 }

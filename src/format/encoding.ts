@@ -1,5 +1,7 @@
 /** Detects the encoding of a file and converts it to UTF-8. */
 
+import type { Fault } from "../domain/errors.ts";
+import { createFault } from "../domain/faults.ts";
 import { Bytes, MalformedFile } from "./records.ts";
 
 export const encodings = ["utf-8", "utf-16le", "utf-16be", "windows-1252"] as const;
@@ -11,7 +13,7 @@ export class WrongEncoding extends MalformedFile {
   readonly guess: Encoding = "windows-1252";
 
   constructor() {
-    super("The file is not in UTF-8. It seems to be in Windows-1252, as Excel saves plain CSV.");
+    super([createFault("notUtf8")]);
   }
 }
 
@@ -89,29 +91,23 @@ const pictures: readonly Signature[] = [
   [any, any, any, any, 0x66, 0x74, 0x79, 0x70],
 ];
 
-const ASK_FOR_TABLE = "Ask for the list as a spreadsheet (.xlsx) or as CSV.";
+type Binary = readonly [signature: Signature, ...faults: Fault[]];
 
-const binaries: readonly (readonly [signature: Signature, message: string])[] = [
-  [
-    [0x50, 0x4b, 0x03, 0x04],
-    "The file is a workbook or an archive, not text. Read a workbook (.xlsx) as one, or save it as CSV.",
-  ],
-  [
-    [0xd0, 0xcf, 0x11, 0xe0],
-    "The file is an old Excel workbook (.xls), or has a password. Save it as .xlsx without a password.",
-  ],
-  ...pictures.map(
-    (signature) => [signature, `The file is a picture or a video. ${ASK_FOR_TABLE}`] as const,
-  ),
-  [[0x25, 0x50, 0x44, 0x46], `The file is a PDF. ${ASK_FOR_TABLE}`],
-  [[0x1f, 0x8b], "The file is compressed with gzip. Unpack it and import what is inside."],
+const askForTable = createFault("askForTable");
+
+const binaries: readonly Binary[] = [
+  [[0x50, 0x4b, 0x03, 0x04], createFault("archive")],
+  [[0xd0, 0xcf, 0x11, 0xe0], createFault("oldWorkbook")],
+  ...pictures.map((signature): Binary => [signature, createFault("picture"), askForTable]),
+  [[0x25, 0x50, 0x44, 0x46], createFault("pdf"), askForTable],
+  [[0x1f, 0x8b], createFault("compressed")],
 ];
 
 /** Throws a MalformedFile if the file is neither text nor, with `mayBeArchive`, an archive. */
 export function refuseBinary(start: Uint8Array, mayBeArchive: boolean): void {
   const refused = mayBeArchive ? binaries.slice(1) : binaries;
-  const found = refused.find(([signature]) => beginsWith(start, signature));
-  if (found !== undefined) throw new MalformedFile(found[1]);
+  const [, ...faults] = refused.find(([signature]) => beginsWith(start, signature)) ?? [];
+  if (faults.length > 0) throw new MalformedFile(faults);
 }
 
 const beginsWith = (bytes: Uint8Array, start: Signature): boolean =>
@@ -134,7 +130,8 @@ function createDecoder(encoding: Encoding): (chunk?: Uint8Array) => Uint8Array {
     try {
       return encoder.encode(decoder.decode(chunk, { stream: chunk !== undefined }));
     } catch (error) {
-      throw new MalformedFile(`The file is not valid ${encoding.toUpperCase()}.`, { cause: error });
+      const fault = createFault("notValid", { encoding: encoding.toUpperCase() });
+      throw new MalformedFile([fault], error);
     }
   };
 }

@@ -1,8 +1,9 @@
 /** Parses files to plants in constant memory, each record on its own; writes refused records back to a file. */
 
 import { Refusal } from "../domain/errors.ts";
+import { createFault, type PlantLimits, sayFault } from "../domain/faults.ts";
 import { describe } from "../domain/json.ts";
-import { parseObject, type Plant, toNewPlant } from "../domain/plant.ts";
+import { parseObject, type Plant, refusePlant, toNewPlant } from "../domain/plant.ts";
 import {
   createRowParser,
   type Headings,
@@ -40,6 +41,8 @@ export interface PlantRecord {
 
 interface ReadOptions extends DecodeOptions {
   readonly recordBytesMax: number;
+  /** Undefined if they are unknown: the service knows them. */
+  readonly limits: PlantLimits | undefined;
   readonly blockLengthMax: number;
   /** Called with a table's raw heading and its delimiter. */
   readonly onHeading?: ((heading: string, delimiter: string) => void) | undefined;
@@ -49,14 +52,14 @@ interface ReadOptions extends DecodeOptions {
 export async function* readPlants(
   chunks: AsyncIterable<Uint8Array>,
   format: FileFormat,
-  { recordBytesMax, blockLengthMax, onHeading, ...decoding }: ReadOptions,
+  { recordBytesMax, limits, blockLengthMax, onHeading, ...decoding }: ReadOptions,
 ): AsyncGenerator<PlantRecord[]> {
   // JSON is UTF-8 by definition, so a bad byte there makes one record bad and says nothing about the rest.
   const bytes = toUtf8(chunks, decoding, isTable(format));
   if (!isTable(format)) {
     const Reader = format.kind === "json" ? ElementReader : LineReader;
     for await (const lines of new Reader(recordBytesMax).read(bytes, blockLengthMax))
-      if (lines.length > 0) yield lines.map((line) => toRecord(line, parseRecord));
+      if (lines.length > 0) yield lines.map((line) => toRecord(line, parseRecord, limits));
     return;
   }
   const { headings = {}, isHeadless = false, needsName = false } = format;
@@ -74,9 +77,9 @@ export async function* readPlants(
       if (!isHeadless) rows.shift();
     }
     const parseRow = parse;
-    if (rows.length > 0) yield rows.map((row) => toRecord(row, parseRow));
+    if (rows.length > 0) yield rows.map((row) => toRecord(row, parseRow, limits));
   }
-  if (parse === undefined) throw new MissingColumn("The file is empty; expected a heading.");
+  if (parse === undefined) throw new MissingColumn([createFault("emptyTable")]);
 }
 
 /** A batch would remove such a plant, or write it on a condition. An import must not store it as if neither were said. */
@@ -84,16 +87,22 @@ function parseRecord(text: string): Plant {
   const members = parseObject(text);
   const faults = (["removed", "ifMatch"] as const)
     .filter((name) => members[name] !== undefined)
-    .map((name) => `${name}: expected nothing in a file, got ${describe(members[name])}`);
-  if (faults.length > 0) throw new Refusal("invalid_plant", faults.join("; "));
+    .map((member) => createFault("notInFile", { member, value: describe(members[member]) }));
+  if (faults.length > 0)
+    throw new Refusal("invalid_plant", faults.map(sayFault).join("; "), undefined, faults);
   return toNewPlant(text, members);
 }
 
-function toRecord({ number: line, text }: Line, parse: (text: string) => Plant): PlantRecord {
+function toRecord(
+  { number: line, text }: Line,
+  parse: (text: string) => Plant,
+  limits: PlantLimits | undefined,
+): PlantRecord {
   if (typeof text !== "string") return { line, text: undefined, plant: text };
   const shown = text.replaceAll(UNUSABLE, "");
   try {
-    return { line, text: shown, plant: parse(text) };
+    const plant = parse(text);
+    return { line, text: shown, plant: (limits && refusePlant(plant, limits)) ?? plant };
   } catch (error) {
     if (error instanceof Refusal) return { line, text: shown, plant: error };
     throw error;

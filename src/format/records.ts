@@ -1,10 +1,23 @@
 /** Splits byte streams into records, in constant memory: lines, and the elements of a JSON array. */
 
-import { Refusal } from "../domain/errors.ts";
+import { type Fault, Refusal } from "../domain/errors.ts";
+import { createFault, type PlantLimits, sayFault, sayFaults } from "../domain/faults.ts";
 
 export class MalformedFile extends Error {
   override readonly name: string = "MalformedFile";
+  readonly faults: readonly Fault[];
+
+  constructor(faults: readonly Fault[], cause?: unknown) {
+    super(sayFaults(faults), cause === undefined ? undefined : { cause });
+    this.faults = faults;
+  }
 }
+
+/** Allowance for the id: a record may be the export of the largest plant that PUT accepts. */
+const ID_BYTES_MAX = 64;
+
+export const recordBytesMaxOf = ({ bodyBytesMax }: Pick<PlantLimits, "bodyBytesMax">): number =>
+  bodyBytesMax + ID_BYTES_MAX;
 
 /** Counted from 1, empty lines included. A Refusal says why there is no text. */
 export type Line = Readonly<{ number: number; text: string | Refusal }>;
@@ -13,11 +26,11 @@ export type Line = Readonly<{ number: number; text: string | Refusal }>;
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** The runtime's own `text()` would silently replace invalid bytes. */
-export function decodeUtf8(bytes: Uint8Array, message?: string): string {
+export function decodeUtf8(bytes: Uint8Array, ...faults: readonly Fault[]): string {
   try {
     return utf8.decode(bytes);
   } catch (error) {
-    throw new Refusal("invalid_utf8", message, error);
+    throw new Refusal("invalid_utf8", sayFaults(faults) || undefined, error, faults);
   }
 }
 
@@ -106,10 +119,12 @@ export abstract class RecordReader {
     const bytes = this.kept.take(isTooLarge ? undefined : part);
     this.begunOn = this.line;
     this.keptLength = 0;
-    const tooLarge = `The record is larger than ${this.bytesMax} bytes.`;
-    if (isTooLarge) return { number, text: new Refusal("body_too_large", tooLarge) };
+    if (isTooLarge) {
+      const fault = createFault("recordTooLarge", { bytes: this.bytesMax });
+      return { number, text: new Refusal("body_too_large", sayFault(fault), undefined, [fault]) };
+    }
     try {
-      return { number, text: decodeUtf8(bytes, "The record is not valid UTF-8.") };
+      return { number, text: decodeUtf8(bytes, createFault("recordNotUtf8")) };
     } catch (error) {
       return { number, text: error as Refusal };
     }
@@ -174,12 +189,9 @@ export class ElementReader extends RecordReader {
   /** Whether the byte ends a record. The bracket that opens the array ends the white space before it. */
   private passStructure(byte: number): boolean {
     const before = this.depth;
-    if (this.isOver)
-      throw new MalformedFile(`Line ${this.line} has more text after the end of the array.`);
+    if (this.isOver) throw new MalformedFile([createFault("afterArray", { line: this.line })]);
     if (before === 0 && byte !== OPEN_ARRAY)
-      throw new MalformedFile(
-        `Line ${this.line} does not begin a JSON array. For one plant on each line, the format is ndjson.`,
-      );
+      throw new MalformedFile([createFault("noArray", { line: this.line })]);
     if (byte === QUOTE) this.string = "open";
     else if (byte === OPEN_OBJECT || byte === OPEN_ARRAY) this.depth++;
     else if (byte === CLOSE_ARRAY || (byte === CLOSE_OBJECT && before > 1)) this.depth--;
@@ -189,11 +201,11 @@ export class ElementReader extends RecordReader {
 
   protected override requireEnd(): void {
     if (this.isOver) return;
-    throw new MalformedFile(
+    throw new MalformedFile([
       this.depth === 0
-        ? "The file is empty; expected a JSON array."
-        : `The file ends inside its array, in the record that begins on line ${this.begunOn}.`,
-    );
+        ? createFault("emptyArray")
+        : createFault("openArray", { line: this.begunOn }),
+    ]);
   }
 }
 

@@ -2,6 +2,8 @@
 
 import { unzipSync } from "fflate";
 import { type CellValue, readXlsx, type Sheet } from "hucre/xlsx";
+import type { Fault } from "../domain/errors.ts";
+import { createFault } from "../domain/faults.ts";
 import { formatCell, UNUSABLE } from "./csv.ts";
 import { refuseBinary } from "./encoding.ts";
 import { MalformedFile } from "./records.ts";
@@ -23,7 +25,7 @@ export async function openWorkbook(file: Blob, unpackedBytesMax = UNPACKED_BYTES
     sheets.push(name);
     return false;
   };
-  await orMalformed("The file is damaged, or is not a workbook (.xlsx).", async () => {
+  await orMalformed(createFault("notWorkbook"), async () => {
     refuseLarge(countUnpacked(bytes), unpackedBytesMax);
     refuseMissingTexts(bytes);
     await readXlsx(bytes, { sheets: listSheet });
@@ -34,10 +36,11 @@ export async function openWorkbook(file: Blob, unpackedBytesMax = UNPACKED_BYTES
   async function* readRows(sheet = sheets[0] ?? "", onProgress?: (share: number) => void) {
     if (!sheets.includes(sheet)) {
       const known = sheets.map((one) => JSON.stringify(one)).join(", ");
-      throw new MalformedFile(`No sheet is called ${JSON.stringify(sheet)}; there is ${known}.`);
+      const named = { sheet: JSON.stringify(sheet), sheets: known };
+      throw new MalformedFile([createFault("noSheet", named)]);
     }
     // Parsed once for all readers: a sheet may have a million rows.
-    const fault = `The sheet ${JSON.stringify(sheet)} is damaged, is a chart, or has more than 20 million cells.`;
+    const fault = createFault("sheetDamaged", { sheet: JSON.stringify(sheet) });
     const read = async (): Promise<Sheet> =>
       fillMerged((await readXlsx(bytes, { sheets: [sheet], range: RANGE })).sheets[0] as Sheet);
     const reading = parsed.get(sheet) ?? orMalformed(fault, read);
@@ -85,18 +88,18 @@ function fillMerged(sheet: Sheet): Sheet {
 
 const CSV_PIECE_CHARACTERS = 65_536;
 
-async function orMalformed<Result>(fault: string, run: () => Promise<Result>): Promise<Result> {
+async function orMalformed<Result>(fault: Fault, run: () => Promise<Result>): Promise<Result> {
   try {
     return await run();
   } catch (cause) {
     if (cause instanceof MalformedFile) throw cause;
-    throw new MalformedFile(fault, { cause });
+    throw new MalformedFile([fault], cause);
   }
 }
 
 function refuseLarge(bytes: number, bytesMax: number): void {
   if (bytes > bytesMax)
-    throw new MalformedFile(`The workbook unpacks to more than ${bytesMax} bytes.`);
+    throw new MalformedFile([createFault("workbookTooLarge", { bytes: bytesMax })]);
 }
 
 /** PKWARE's APPNOTE.TXT, section 4.3.12. */
@@ -135,10 +138,7 @@ function refuseMissingTexts(archive: Uint8Array): void {
       end = Math.max(end, number ? Number(number) + 1 : Number.POSITIVE_INFINITY);
     texts += xml.match(/<(?:\w+:)?si[\s>/]/g)?.length ?? 0;
   }
-  if (end > texts)
-    throw new MalformedFile(
-      "A cell refers to a text that is not in the workbook. Open it in a spreadsheet, save it, and import it again.",
-    );
+  if (end > texts) throw new MalformedFile([createFault("textMissing")]);
 }
 
 const lengthOf = (row: readonly CellValue[]): number =>

@@ -4,7 +4,7 @@ import type { Writer } from "../domain/change.ts";
 import { catalogue, describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { describe, parseJson } from "../domain/json.ts";
 import { type Done, parseWrite, type PlantWrite, refuseLine } from "../domain/write.ts";
-import { ElementReader, type Line, LineReader } from "../format/records.ts";
+import { ElementReader, type Line, LineReader, recordBytesMaxOf } from "../format/records.ts";
 import {
   countUnread,
   findCoding,
@@ -39,12 +39,6 @@ export const batchHeaders = prefer(
 const BLOCK_LENGTH_MAX = 512;
 /** Memory per line in flight, however short the line is. */
 const LINE_BYTES = 800;
-/** Allowance for the id: a batch accepts the export of the largest plant that PUT accepts. */
-const ID_BYTES_MAX = 64;
-
-export const lineBytesMax = ({ bodyBytesMax }: Service["config"]): number =>
-  bodyBytesMax + ID_BYTES_MAX;
-
 type BatchInput = Input<object, Values<typeof batchFields>, Values<typeof batchHeaders>, undefined>;
 
 /** A removal without upsert=true is a 404 when it is repeated, and a job repeats a write whose answer was lost. */
@@ -167,7 +161,7 @@ async function* writeLines(batch: Batch, signal: AbortSignal) {
   }
   try {
     const chunks = reserveChunks(reader, exchange, coding, signal);
-    const blocks = new LineReader(lineBytesMax(service.config)).read(chunks, BLOCK_LENGTH_MAX);
+    const blocks = new LineReader(recordBytesMaxOf(service.config)).read(chunks, BLOCK_LENGTH_MAX);
     yield* writeAll(batch, whileConnected(blocks, reader, exchange), signal);
     // After an aborted batch the last result has been sent, but part of the body is unread. On a keep-alive
     // connection the runtime discards it.
@@ -366,7 +360,7 @@ async function* readRecords(
   const bytes = new TextEncoder().encode(text);
   const Reader = isArray ? ElementReader : LineReader;
   let count = 0;
-  for await (const block of new Reader(lineBytesMax(config)).read([bytes], BLOCK_LENGTH_MAX))
+  for await (const block of new Reader(recordBytesMaxOf(config)).read([bytes], BLOCK_LENGTH_MAX))
     yield isArray ? block.map((line) => ({ number: ++count, text: line.text })) : block;
 }
 
@@ -390,7 +384,7 @@ async function* reserveChunks(
     const newline = chunk.lastIndexOf(NEWLINE);
     const grown = newline === -1 ? unfinished + chunk.length : chunk.length - newline - 1;
     // A line over the limit is not buffered.
-    unfinished = Math.min(grown, lineBytesMax(config));
+    unfinished = Math.min(grown, recordBytesMaxOf(config));
     // A single line always fits, however small the budget.
     const most = Math.max(unfinished, config.bodyBytesTotalMax / 2);
     if (unread > 0) exchange.reserve(Math.min(unread + BUFFER_GROWTH * unfinished, most));

@@ -9,7 +9,6 @@ import {
   describeLeft,
   isLeaseLost,
   type Left,
-  type MatchOptions,
   previewBulk,
   readMatching,
   requireFilter,
@@ -96,7 +95,7 @@ export const bulkOptionsFor = ({ service }: Exchange, signal: AbortSignal): Bulk
   retry: (attempt) => retryWhileOverloaded(service.config.queueSecondsMax, attempt),
 });
 
-export function matchOptionsFor(exchange: Exchange, options: BulkOptions): MatchOptions {
+export function matchOptionsFor(exchange: Exchange, options: BulkOptions) {
   const charactersMax = blockCharactersMax(exchange);
   // One plant fits, however small the budget.
   const bytesMax = exchange.service.budget.bytesMax * ANSWERS_SHARE;
@@ -104,7 +103,7 @@ export function matchOptionsFor(exchange: Exchange, options: BulkOptions): Match
     const bytes = charactersMax + plants * PLANT_BYTES + characters * CHARACTER_BYTES;
     exchange.reserve(Math.min(bytes, bytesMax), ANSWERS_SHARE);
   };
-  return { ...options, charactersMax, reserve };
+  return { ...options, charactersMax, reserve, limits: exchange.service.config };
 }
 
 export const startBulkReport = <Counts extends object>(counts: Counts, batch: string) => ({

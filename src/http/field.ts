@@ -18,7 +18,7 @@ import { type Filter, type FilterName, type FilterRule, filters } from "../domai
 import { findPlainInt64, INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import type { Rule } from "../domain/members.ts";
 import { orders } from "../domain/page.ts";
-import { findFaults, isStorable } from "../domain/plant.ts";
+import { expectedOf, findFault, isStorable } from "../domain/faults.ts";
 import { type Patch, parsePatch } from "../domain/write.ts";
 import { KEY_CHARACTERS, sortValues } from "../domain/sort.ts";
 import { findDurationMs } from "../domain/time.ts";
@@ -326,24 +326,21 @@ export const plantPath = {
   } as Field<bigint>,
 };
 
-/** By the rules about a plant. `expected` is the rule that a value breaks. */
-const toTextArgument = (
-  description: string,
-  expected: (input: unknown) => string | undefined,
-): Argument<string> => ({
-  ...text(undefined, description),
-  expected,
-  find: (input) => (expected(input) === undefined ? (input as string) : undefined),
-});
+/** By the rules about a plant. */
+function toTextArgument(field: "name" | "tag", description: string): Argument<string> {
+  const expected = (input: unknown): string | undefined => {
+    const fault = findFault(field, input, undefined);
+    return fault && expectedOf(fault);
+  };
+  const find = (input: unknown) => (expected(input) === undefined ? (input as string) : undefined);
+  return { ...text(undefined, description), expected, find };
+}
 
 /** The name and the tag of a plant, as arguments. */
 export const contentArguments = {
-  name: toTextArgument("The name of the plant.", (input) => findFaults(0n, input, "").name),
+  name: toTextArgument("name", "The name of the plant."),
   tag: {
-    ...toTextArgument(
-      "The type of the plant. Omit it for a plant without a tag.",
-      (input) => findFaults(0n, "", input ?? null).tag,
-    ),
+    ...toTextArgument("tag", "The type of the plant. Omit it for a plant without a tag."),
     optional: true,
   } as Argument<string | undefined>,
 };

@@ -1,6 +1,7 @@
 /** Every operation: its path, scope, handler, parameters and answers. */
 
 import type { Config } from "../config.ts";
+import { recordBytesMaxOf } from "../format/records.ts";
 import { filterNames, filters } from "../domain/filter.ts";
 import { TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
 import { parseNewPlant, parseReplacement, type Plant as ContentOf } from "../domain/plant.ts";
@@ -10,7 +11,6 @@ import {
   BATCH_TYPES,
   batchHeaders,
   isJob,
-  lineBytesMax,
   REFUSED_SHOWN_MAX,
   writePlants,
 } from "./batch.ts";
@@ -281,7 +281,7 @@ const plantOperations: Endpoints = {
       "either every line succeeds, or nothing is stored, and the answer is the error of the first line that failed, " +
       "with a message that begins with `line`, its number and a colon. If the answer was lost, send it again. " +
       "With `upsert=true` and `Prefer: respond-async`, a batch no larger than one body is a job that the service finishes without the client: `GET /jobs` shows it, `DELETE /jobs` stops it. It also needs `plants:read`. If one line is not a plant, all are refused, with such a message. " +
-      `Limits: ${config.bodyBytesMax} bytes per array; any number of lines, ${lineBytesMax(config)} bytes per line, ` +
+      `Limits: ${config.bodyBytesMax} bytes per array; any number of lines, ${recordBytesMaxOf(config)} bytes per line, ` +
       `${config.readSecondsMax} s between two pieces. ` +
       `A client that sends everything before it reads must send \`Prefer: return=minimal\` with its lines. It gets the results of the first ${REFUSED_SHOWN_MAX} refused lines ` +
       'and then `{"created":2,"replayed":0,"refused":1,"complete":true}` as the last line, with `replaced` and `removed` if lines can do that. `complete` is false if the lines could not be read to their end. ' +

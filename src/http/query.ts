@@ -2,7 +2,7 @@
 
 import { Refusal } from "../domain/errors.ts";
 import { applyRules, describeFault, joinFaults } from "../domain/members.ts";
-import { isStorable } from "../domain/plant.ts";
+import { isStorable } from "../domain/faults.ts";
 import type { Exchange, Input } from "./exchange.ts";
 import type { Field, Fields } from "./field.ts";
 import { findForwardedPrefix } from "./proxies.ts";

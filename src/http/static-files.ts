@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
 import { matches } from "../domain/entity-tag.ts";
+import { pickLimits } from "../domain/faults.ts";
 import type { Exchange, Service } from "./exchange.ts";
 import { readConditions, type Values } from "./field.ts";
 import { answer } from "./answer.ts";
@@ -18,7 +19,7 @@ const DOCS_FOLDER = join(import.meta.dir, "../../dist/docs");
 export function createFileRoutes(config: Config, consoleFolder: string): readonly Route[] {
   const { basePath } = config;
   const routes = [
-    ...serve(readFiles(consoleFolder, findSignIn(config)), "/", "/console/{file}"),
+    ...serve(readFiles(consoleFolder, adaptTo(config)), "/", "/console/{file}"),
     ...serve(readFiles(DOCS_FOLDER), "/docs", "/docs/{file}"),
   ];
   const redirect: Operation["run"] = (_input, exchange) =>
@@ -53,17 +54,22 @@ const SECURITY_HEADERS = {
   "x-content-type-options": "nosniff",
 };
 
-/** What lets the console sign in at the issuer: its page names it, and may connect to it. */
-function findSignIn({ jwtIssuer, jwtAudience, jwtClientId }: Config) {
-  if (jwtClientId === "") return undefined;
-  const settings = { issuer: jwtIssuer, audience: jwtAudience, "client-id": jwtClientId };
+/** What the page of the console has of the configuration: limits, and the issuer, to which it may connect. */
+function adaptTo(config: Config) {
+  const { jwtIssuer, jwtAudience, jwtClientId } = config;
+  const hasIssuer = jwtClientId !== "";
+  const settings = {
+    ...(hasIssuer && { issuer: jwtIssuer, audience: jwtAudience, "client-id": jwtClientId }),
+    limits: JSON.stringify(pickLimits(config)),
+  };
   const attributes = Object.entries(settings).map(
     ([name, value]) => `data-${name}="${Bun.escapeHTML(value)}" `,
   );
-  return { attributes: attributes.join(""), origin: new URL(jwtIssuer).origin };
+  const origin = hasIssuer ? new URL(jwtIssuer).origin : undefined;
+  return { attributes: attributes.join(""), origin };
 }
 
-type SignIn = ReturnType<typeof findSignIn>;
+type Adaptation = ReturnType<typeof adaptTo>;
 
 /** The name has a content hash, so the file is immutable. */
 const HASHED = /-[0-9a-z]{8,}\.[0-9a-z]+$/;
@@ -73,21 +79,22 @@ type File = ReturnType<typeof readFile>;
 type Files = ReadonlyMap<string, File>;
 
 /** Keyed by name and read at the start: no URL becomes a path, and a page gets the files of its own build. */
-function readFiles(folder: string, signIn?: SignIn): Files | undefined {
+function readFiles(folder: string, adaptation?: Adaptation): Files | undefined {
   if (!existsSync(join(folder, INDEX))) return undefined;
   const entries = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isFile());
-  return new Map(entries.map(({ name }) => [name, readFile(name, join(folder, name), signIn)]));
+  return new Map(entries.map(({ name }) => [name, readFile(name, join(folder, name), adaptation)]));
 }
 
 /** One byte sequence, so one strong entity tag. All clients share the same copy. */
-function readFile(name: string, path: string, signIn: SignIn) {
+function readFile(name: string, path: string, adaptation: Adaptation | undefined) {
   const plainName = name.replace(GZIP, "");
   const isHashed = HASHED.test(plainName);
-  const isPage = plainName === INDEX && signIn !== undefined;
-  const content = isPage ? addSignIn(path, signIn) : readFileSync(path);
+  const adapted = plainName === INDEX ? adaptation : undefined;
+  const content = adapted === undefined ? readFileSync(path) : adapt(path, adapted);
+  const issuerOrigin = adapted?.origin;
   const headers = {
     ...SECURITY_HEADERS,
-    ...(isPage && allowOrigin(SECURITY_HEADERS, signIn.origin)),
+    ...(issuerOrigin !== undefined && allowOrigin(SECURITY_HEADERS, issuerOrigin)),
     "content-type": Bun.file(plainName).type,
     "cache-control": isHashed ? "public, max-age=31536000, immutable" : "no-cache",
     vary: "Accept-Encoding",
@@ -97,7 +104,7 @@ function readFile(name: string, path: string, signIn: SignIn) {
   return {
     content: new Blob([content]),
     headers,
-    issuerOrigin: isPage ? signIn.origin : undefined,
+    issuerOrigin,
   };
 }
 
@@ -105,7 +112,7 @@ const allowOrigin = (headers: Readonly<Record<typeof POLICY, string>>, origin: s
   [POLICY]: headers[POLICY].replace("connect-src 'self'", `$& ${origin}`),
 });
 
-function addSignIn(path: string, { attributes }: NonNullable<SignIn>): Uint8Array<ArrayBuffer> {
+function adapt(path: string, { attributes }: Adaptation): Uint8Array<ArrayBuffer> {
   const page = readFileSync(path.replace(GZIP, ""), "utf8");
   const adapted = Buffer.from(page.replace(/<html\s/, () => `<html ${attributes}`));
   return GZIP.test(path) ? Bun.gzipSync(adapted) : adapted;

@@ -398,7 +398,7 @@ async function writePlants(exchange: Exchange, order: Writing): Promise<string> 
     if (order.dryRun) {
       const found = await Promise.all(paid.map(({ id: each }) => store.findPlant(each)));
       const stored = new Map(paid.map(({ id: each }, index) => [each, found[index]]));
-      outcomes = rehearse(paid, (each) => stored.get(each));
+      outcomes = rehearse(paid, (each) => stored.get(each), service.config);
     } else if (order.atomic) outcomes = await store.writeAtomic(paid, writer);
     else outcomes = await store.writePlants(paid, writer);
     const created = outcomes.filter((outcome) => outcome === "created").length;

@@ -11,7 +11,7 @@ import {
   SMALL_PAGE_LENGTH,
   type Sort,
 } from "../domain/page.ts";
-import { lengthOf, type Plant, refusePlant } from "../domain/plant.ts";
+import { lengthOf, type Plant } from "../domain/plant.ts";
 import { FirstPlaces } from "../domain/sort.ts";
 import type { Created, Store, StoreLimits } from "../domain/store.ts";
 import type { Webhook } from "../domain/webhook.ts";
@@ -20,6 +20,7 @@ import {
   type Done,
   type PlantWrite,
   refuseLine,
+  refuseWrite,
   type Verdict,
 } from "../domain/write.ts";
 import { createCounter } from "./counter.ts";
@@ -43,7 +44,7 @@ export function createStore(engine: Engine, limits: StoreLimits): Store {
     get writesWaiting() {
       return engine.countWaiting();
     },
-    ...createWrites(engine.writes),
+    ...createWrites(engine.writes, limits),
     ...createPages(engine),
     listTags: (query) => engine.readLong({ kind: "tags", query }),
     countPlants: createCounter(
@@ -115,19 +116,22 @@ async function findPlaces(
   }
 }
 
-const refuseWrite = ({ plant }: PlantWrite): Refusal | undefined => plant && refusePlant(plant);
-
 type Writes = `${"create" | "replace" | "remove" | "patch"}Plant` | "createPlants" | "writePlants";
 
-function createWrites(queue: Engine["writes"]): Pick<Store, Writes | "writeAtomic"> {
+function createWrites(
+  queue: Engine["writes"],
+  limits: StoreLimits,
+): Pick<Store, Writes | "writeAtomic"> {
   const submit = (write: PlantWrite): Promise<unknown> => {
-    const refusal = refuseWrite(write);
+    const refusal = refuseWrite(write, limits);
     if (refusal !== undefined) return Promise.reject(refusal);
     return queue.submit(write, lengthOf(write.plant));
   };
 
   const writePlants: Store["writePlants"] = async (writes, writer) => {
-    const outcomes: (Done | Refusal | undefined)[] = writes.map(refuseWrite);
+    const outcomes: (Done | Refusal | undefined)[] = writes.map((write) =>
+      refuseWrite(write, limits),
+    );
     const sound = writes.filter((_, index) => outcomes[index] === undefined);
     const signed = sound.map((write) => ({ ...write, writer }));
     const lengths = sound.map(({ plant }) => lengthOf(plant));
@@ -158,11 +162,14 @@ function createWrites(queue: Engine["writes"]): Pick<Store, Writes | "writeAtomi
     writePlants,
 
     writeAtomic: async (writes, writer, refusal) => {
-      const at = writes.findIndex((write) => refuseWrite(write) !== undefined);
-      const refused = at === -1 ? undefined : (writes[at] as PlantWrite);
+      let refused = refusal;
+      const at = writes.findIndex((write) => {
+        const own = refuseWrite(write, limits);
+        refused = own === undefined ? refusal : refuseLine(write.line, own);
+        return own !== undefined;
+      });
       const sound = at === -1 ? writes : writes.slice(0, at);
-      const { reason, message } =
-        (refused && refuseLine(refused.line, refuseWrite(refused) as Refusal)) ?? refusal ?? {};
+      const { reason, message } = refused ?? {};
       const write: AtomicWrite = {
         kind: "atomic",
         writes: sound.map((one) => ({ ...one, writer })),

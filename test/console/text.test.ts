@@ -6,8 +6,10 @@ import { join } from "node:path";
 import { Glob } from "bun";
 import { de } from "../../console/text/de.ts";
 import { errors } from "../../console/text/errors.ts";
+import { faults } from "../../console/text/faults.ts";
 import type { Language, PluralForms, Table } from "../../console/text/table.ts";
 import { table } from "../../console/text/take.ts";
+import { faultTexts, plantRules } from "../../src/domain/faults.ts";
 
 const folder = join(import.meta.dir, "../../console");
 const files = [...new Glob("**/*.{ts,tsx}").scanSync(folder)].filter(
@@ -68,6 +70,16 @@ test("a page has the texts of its language", () => {
   expect(de.errors.invalid_id).toBe(errors.invalid_id.de);
 });
 
+test("every fault is found by something", () => {
+  const root = join(import.meta.dir, "../..");
+  const code = [...new Glob("{src,console}/**/*.{ts,tsx}").scanSync(root)].map((file) =>
+    readFileSync(join(root, file), "utf8"),
+  );
+  const isFound = (name: string): boolean =>
+    name in plantRules || code.some((text) => text.includes(`createFault("${name}"`));
+  expect(Object.keys(faultTexts).filter((name) => !isFound(name))).toEqual([]);
+});
+
 test("no text is empty", () => {
   const isEmpty = (text: Text): boolean =>
     Object.values(text).some((each) => listForms(each).includes(""));
@@ -75,7 +87,7 @@ test("no text is empty", () => {
 });
 
 test("French punctuation stays on the line of its word", () => {
-  const all = [...texts, ...Object.entries(errors)] as [string, Text][];
+  const all = [...texts, ...Object.entries(errors), ...Object.entries(faults)] as [string, Text][];
   const breaks = all.filter(([, { fr }]) => /\S [:;?!%»]|« /.test(listForms(fr).join("\n")));
   expect(breaks).toEqual([]);
 });
@@ -83,4 +95,9 @@ test("French punctuation stays on the line of its word", () => {
 test.each(["de", "fr", "es"] as const)("%s has the placeholders of English", (language) => {
   for (const [path, text] of texts)
     expect([path, listPlaceholders(text[language])]).toEqual([path, listPlaceholders(text.en)]);
+  for (const [name, text] of Object.entries(faults))
+    expect([name, listPlaceholders(text[language])]).toEqual([
+      name,
+      listPlaceholders(faultTexts[name as keyof typeof faults]),
+    ]);
 });

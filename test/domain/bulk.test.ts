@@ -8,6 +8,7 @@ import { Refusal } from "../../src/domain/errors.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import type { ServedStore, Store } from "../../src/domain/store.ts";
 import type { PlantWrite } from "../../src/domain/write.ts";
+import { defaults } from "../support/limits.ts";
 
 const plant: Plant = { id: 7n, name: "A", tag: undefined };
 
@@ -79,6 +80,7 @@ test("a preview looks up excepted plants together, up to a bound, and each once"
   const options = {
     signal: new AbortController().signal,
     retry: <Result>(attempt: () => Promise<Result>) => attempt(),
+    limits: defaults,
   };
   const bulk = { filter: { name: "rose" }, except: [...ids, ...ids], patch: undefined };
   expect(await previewBulk(store, bulk, options)).toMatchObject({ plants: 4_000 });

@@ -9,6 +9,7 @@ import { formatStoredPlant, type Plant } from "../../src/domain/plant.ts";
 import type { AtomicWrite, PlantWrite } from "../../src/domain/write.ts";
 import { type Operation, perform } from "../support/model.ts";
 import type { StoredPlant } from "../support/plants.ts";
+import { defaults } from "../support/limits.ts";
 
 const anyPlant: fc.Arbitrary<StoredPlant> = fc.record({
   id: fc.bigInt({ min: 1n, max: 3n }),
@@ -163,7 +164,7 @@ test("a dry run says what the writes would do, one after the other", () => {
         const { outcome } = decided;
         return typeof outcome === "object" && "done" in outcome ? outcome.done : outcome;
       });
-      const rehearsed = rehearse(writes, () => undefined).map((outcome) =>
+      const rehearsed = rehearse(writes, () => undefined, defaults).map((outcome) =>
         outcome instanceof Refusal ? outcome.reason : outcome,
       );
       expect(rehearsed).toEqual(done as typeof rehearsed);

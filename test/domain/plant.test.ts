@@ -4,12 +4,12 @@ import { describe, expect, test } from "bun:test";
 import * as fc from "fast-check";
 import { Compile } from "typebox/schema";
 import { entityTagOf } from "../../src/domain/entity-tag.ts";
+import { isStorable } from "../../src/domain/faults.ts";
 import { INT64_MAX, INT64_MIN, readIdText } from "../../src/domain/json.ts";
 import {
   formatNdjson,
   formatStoredPlant,
   formatStoredPlants,
-  isStorable,
   lengthOf,
   parseNewPlant,
   parseReplacement,

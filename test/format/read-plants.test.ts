@@ -12,6 +12,7 @@ import { anyPlant, inPieces } from "../support/arbitrary.ts";
 import { malformed, rejectionOf } from "../support/expect.ts";
 import { describePlant } from "../support/plants.ts";
 import { seed } from "../support/random.ts";
+import { defaults } from "../support/limits.ts";
 
 const json = { kind: "json" } as const;
 const csv = { kind: "csv", headings: {}, delimiter: "," } as const;
@@ -27,7 +28,7 @@ async function read(
   } = {},
 ): Promise<PlantRecord[]> {
   const bytes = typeof file === "string" ? new TextEncoder().encode(file) : file;
-  const bounds = { recordBytesMax, blockLengthMax: 2, encoding };
+  const bounds = { recordBytesMax, limits: defaults, blockLengthMax: 2, encoding };
   for await (const block of readPlants(inPieces(bytes, pieceLength), format, bounds)) {
     expect(block.length).toBeWithin(1, 3);
     records.push(...block);
@@ -279,7 +280,7 @@ describe("CSV", () => {
     const blocks = readPlants(
       endless(),
       { kind: "csv" },
-      { recordBytesMax: 100, blockLengthMax: 9 },
+      { recordBytesMax: 100, limits: defaults, blockLengthMax: 9 },
     );
     expect((await blocks.next()).value?.map(brief)[0]).toBe('2: 1 "a"');
   });

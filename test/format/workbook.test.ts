@@ -10,6 +10,7 @@ import { openWorkbook, UNPACKED_BYTES_MAX } from "../../src/format/workbook.ts";
 import { malformed, measureCpuMs, rejectionOf } from "../support/expect.ts";
 import { describePlant } from "../support/plants.ts";
 import { type BookParts, makeWorkbook, rowsOf } from "../support/workbook.ts";
+import { defaults } from "../support/limits.ts";
 
 /** As in `2: 1 "name" "tag"`; of a refusal, its line and its message. */
 async function readBook(
@@ -19,7 +20,12 @@ async function readBook(
 ): Promise<string[]> {
   const { readRows } = await openWorkbook(new Blob([bytes]), unpackedBytesMax);
   const format = { kind: "xlsx" } as const;
-  const options = { recordBytesMax: 1_000_000, blockLengthMax: 100, encoding: "utf-8" } as const;
+  const options = {
+    recordBytesMax: 1_000_000,
+    limits: defaults,
+    blockLengthMax: 100,
+    encoding: "utf-8",
+  } as const;
   const found: string[] = [];
   for await (const records of readPlants(readRows(sheet), format, options))
     for (const { line, plant } of records)

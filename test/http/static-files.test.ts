@@ -76,7 +76,7 @@ describe("a page", () => {
       const answer = await fetch(`${signing.url}/`, { headers: { "accept-encoding": encoding } });
       expect(await answer.text()).toBe(
         '<!doctype html><html data-issuer="http://127.0.0.1:9/shop&amp;co" data-audience="plants" ' +
-          'data-client-id="&lt;console&gt;" lang="en"><title>Plants</title>',
+          'data-client-id="&lt;console&gt;" data-limits="{&quot;bodyBytesMax&quot;:1048576}" lang="en"><title>Plants</title>',
       );
       const policy = answer.headers.get("content-security-policy");
       expect(policy).toContain("connect-src 'self' http://127.0.0.1:9; ");

@@ -5,7 +5,10 @@
  * processes. The product does not know it: `main.ts` here in support/, and `startService`, read it.
  */
 
-import type { Config } from "../../src/config.ts";
+import { type Config, resolveConfig } from "../../src/config.ts";
+
+/** For parts that are tested without a service. */
+export const defaults: Config = resolveConfig({}, {}).config;
 
 const VARIABLE = "TEST_LIMITS";
 
