@@ -106,7 +106,7 @@ describeInBrowser("in another language,", () => {
       const cut = await tabs.evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth);
       expect(cut).toBe(0);
       await page.locator(".account").click();
-      await user.see({ element: ".menu-panel .language" });
+      await user.see({ element: ".menu-panel .preference >> nth=1" });
       await user.press("Escape");
       await user.goTo("#/plants/201", { element: ".history li" });
       await page.locator(".panel-body .form-actions button").first().click();
