@@ -96,6 +96,12 @@ export function requireSendable(exchange: Exchange, characters: number): Promise
   return requireOpen(exchange.request);
 }
 
+/** Linked Data Platform, section 7.1, and RFC 5789, section 2.2. Neither is for a PUT: it would name a method that the path lacks. */
+const ACCEPT_HEADERS: ReadonlyMap<string, string> = new Map([
+  ["POST", "accept-post"],
+  ["PATCH", "accept-patch"],
+]);
+
 /** The answer to a request that was refused, or failed. */
 export function answerRefusal(
   exchange: Exchange,
@@ -112,10 +118,9 @@ export function answerRefusal(
     headers["accept-encoding"] = accepted?.codings ?? "identity";
   if (status === 401 || status === 403)
     headers["www-authenticate"] = challenge(refusal, exchange.service.config.jwtAudience);
-  if (status === 415 && accepted !== undefined)
-    // RFC 5789, section 2.2, for a PATCH.
-    headers[exchange.request.method === "PATCH" ? "accept-patch" : "accept-post"] =
-      accepted.types.join(", ");
+  const accept = ACCEPT_HEADERS.get(exchange.request.method);
+  if (status === 415 && accept !== undefined && accepted !== undefined)
+    headers[accept] = accepted.types.join(", ");
   const text = JSON.stringify({ error: code, message: refusal.message });
   const { body, closes } = linger(exchange, text);
   if (closes) headers["connection"] = "close";

@@ -94,7 +94,10 @@ describe("PUT /plants/{id}", () => {
     await expectError(await replace("1", '{"name":"\\u0000"}'), "invalid_plant");
     await expectError(await replace("1", "{"), "invalid_json");
     const plain = { "content-type": "text/plain" };
-    await expectError(await replace("1", '{"name":"a"}', plain), "unsupported_media_type");
+    const refused = await replace("1", '{"name":"a"}', plain);
+    // Nothing can be posted there.
+    expect(refused.headers.has("accept-post")).toBe(false);
+    await expectError(refused, "unsupported_media_type");
     expect(await textOf("1")).toBe('{"id":1,"name":"Rose","tag":"shrub"}');
   });
 });
