@@ -87,7 +87,7 @@ export function createTools(operations: readonly Endpoint[]): Tools {
 }
 
 function toCallable(endpoint: Endpoint, tool: Tool): Callable {
-  const { at, kind, scopes = [], also, path = {}, query = {}, headers = {}, run } = endpoint;
+  const { kind, scopes = [], also, path = {}, query = {}, headers = {}, run } = endpoint;
   const {
     title,
     description,
@@ -107,7 +107,7 @@ function toCallable(endpoint: Endpoint, tool: Tool): Callable {
     ...Object.fromEntries(named),
     ...mapValues(query, (field) => field.argument ?? toArgument(field)),
   };
-  const isRead = at.startsWith("GET ");
+  const isRead = scopes.every((scope) => scope.endsWith(":read"));
   const toInput = (values: Members): Input => ({
     path: pick(path, values),
     query: pick(query, values),
