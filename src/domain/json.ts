@@ -107,6 +107,9 @@ export function findPlainInt64(text: string): bigint | undefined {
   return String(value) === text ? value : undefined;
 }
 
+export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
 /** The received value, for a message that stays short however large the body was. */
 export function describe(value: unknown): string {
   if (value === undefined) return "nothing";

@@ -1,7 +1,7 @@
 /** Judges values by rules: the members of small JSON bodies, and what requests have in their URLs and headers. */
 
 import { Refusal } from "./errors.ts";
-import { describe } from "./json.ts";
+import { describe, isObject } from "./json.ts";
 
 const FAULTS_MAX = 32;
 
@@ -57,7 +57,7 @@ export function parseMembers<Values extends object>(
   rules: { readonly [Name in keyof Values]: Rule<Values[Name]> },
   defaults: Readonly<Record<string, unknown>> = {},
 ): Values {
-  if (typeof body !== "object" || body === null || Array.isArray(body))
+  if (!isObject(body))
     throw new Refusal("invalid_body", `body: expected an object, got ${describe(body)}`);
   const known = Object.keys(rules);
   const faults = Object.keys(body)

@@ -4,7 +4,7 @@ import type { Writer } from "./change.ts";
 import { Refusal } from "./errors.ts";
 import { type Condition, findEntityTags } from "./entity-tag.ts";
 import { expectedOf, type Faults, findFault, findFaults, type PlantLimits } from "./faults.ts";
-import { describe, parseJson } from "./json.ts";
+import { describe, isObject, parseJson } from "./json.ts";
 import { joinFaults } from "./members.ts";
 import {
   type Members,
@@ -124,9 +124,9 @@ export function parseWrite(text: string, isUpsert: boolean): PlantWrite {
 
 /** Parses a merge patch. Throws a Refusal that names every fault. */
 export function parsePatch(value: unknown): Patch {
-  if (typeof value !== "object" || value === null || Array.isArray(value))
+  if (!isObject(value))
     throw new Refusal("invalid_body", `body: expected an object, got ${describe(value)}`);
-  const { name, tag } = value as Readonly<Record<string, unknown>>;
+  const { name, tag } = value;
   const faults = Object.keys(value).flatMap((member) => {
     if (member === "id") return "id: expected nothing: the id of a plant never changes";
     if (member !== "name" && member !== "tag")

@@ -7,7 +7,7 @@
 
 import packageJson from "../../package.json";
 import { catalogue, toRefusal } from "../domain/errors.ts";
-import { clip, describe, parseJson } from "../domain/json.ts";
+import { clip, describe, isObject, parseJson } from "../domain/json.ts";
 import type { TokenRecord } from "../domain/token.ts";
 import { readText } from "./body.ts";
 import type { Exchange } from "./exchange.ts";
@@ -41,9 +41,6 @@ class RpcError extends Error {
     this.data = data;
   }
 }
-
-const isObject = (value: unknown): value is Members =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** Undefined without an id: a notification. */
 type Id = string | number | undefined;
@@ -148,12 +145,11 @@ function requireVersion(headers: Headers, id: Id, method: string, params: Member
   const theirs = meta[`${META}clientCapabilities`];
   if (!isObject(theirs)) refuseMeta("clientCapabilities", "an object", theirs);
   const info = meta[`${META}clientInfo`];
-  const isNamed = isObject(info) && [info["name"], info["version"]].every(isString);
+  const isNamed =
+    isObject(info) && typeof info["name"] === "string" && typeof info["version"] === "string";
   if (info !== undefined && !isNamed) refuseMeta("clientInfo", "a name and a version", info);
   return true;
 }
-
-const isString = (value: unknown): boolean => typeof value === "string";
 
 function refuseVersion(requested: string): never {
   const data = { supported: [MODERN], requested };

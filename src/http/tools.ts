@@ -13,7 +13,7 @@ import { describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/members.ts";
 import type { Filter, FilterName } from "../domain/filter.ts";
 import type { PlantQuery } from "../domain/page.ts";
-import { describe, findPlainInt64, formatJson, quoteIds } from "../domain/json.ts";
+import { describe, findPlainInt64, formatJson, isObject, quoteIds } from "../domain/json.ts";
 import { findCursor, formatCursor, formatSort, type Ordering, toOrder } from "../domain/sort.ts";
 import { rehearse } from "../domain/decide.ts";
 import { parseRevert, type RevertRequest, startCounts } from "../domain/revert.ts";
@@ -439,13 +439,8 @@ const writes: Argument<readonly Members[]> = {
     { maxItems: WRITES_MAX },
   ),
   expected: `a list of at most ${WRITES_MAX} objects`,
-  find: (input) => {
-    const isList =
-      Array.isArray(input) &&
-      input.length <= WRITES_MAX &&
-      input.every((each) => typeof each === "object" && each !== null && !Array.isArray(each));
-    return isList ? (input as Members[]) : undefined;
-  },
+  find: (input) =>
+    Array.isArray(input) && input.length <= WRITES_MAX && input.every(isObject) ? input : undefined,
 };
 
 const EXCEPT_MAX = 1_000;
