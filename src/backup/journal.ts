@@ -24,7 +24,6 @@ export interface Page {
   readonly hasMore: boolean;
 }
 
-/** Reads the store's journal as lines of a segment. */
 export function openJournal(from: string) {
   const assertNotMoved = watchFile(from);
   const db = openReadOnly(from);

@@ -9,6 +9,7 @@ import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import { isActive } from "../domain/job.ts";
 import type { SchemaChange, Store } from "../domain/store.ts";
 import { MalformedFile } from "../format/records.ts";
+import type { Field } from "../http/field.ts";
 import { parseStoreUrl } from "../store-url.ts";
 import { openStore } from "../store/open.ts";
 import type { FoundSchema } from "../store/postgres/schema.ts";
@@ -154,14 +155,12 @@ export type Flags<Text extends string = never, Switch extends string = never> = 
   Partial<Record<Text | Texts, string> & Record<Switch | Switches, boolean>>
 >;
 
-/** A rule for what a flag may be, as the API has them. */
-interface Rule<Value> {
-  readonly expected: string;
-  readonly find: (text: string) => Value | undefined;
-}
-
 /** Throws a usage error if the text is not allowed. */
-export function parseFlag<Value>(flag: string, text: string | undefined, rule: Rule<Value>) {
+export function parseFlag<Value>(
+  flag: string,
+  text: string | undefined,
+  rule: Pick<Field<Value>, "expected" | "find">,
+) {
   const value = text === undefined ? undefined : rule.find(text);
   if (value !== undefined || text === undefined) return value;
   throw new UsageError(

@@ -20,6 +20,7 @@ import {
   printError,
   printLine,
   quotePlant,
+  REFUSED_PRINTED_MAX,
   showLine,
   showProgress,
 } from "./terminal.ts";
@@ -154,8 +155,6 @@ async function confirm(question: string, signal: AbortSignal): Promise<boolean> 
   return false;
 }
 
-const LEFT_PRINTED_MAX = 10;
-
 const followWith =
   (signal: AbortSignal, { batch }: Edit, ending: Ending): Steps["follow"] =>
   async (total, start, note) => {
@@ -172,7 +171,7 @@ const followWith =
         onRetry: progress.onRetry,
         onProgress: (now) => note((told = now)),
         onLeft: ({ id, message }) => {
-          if (++ending.left <= LEFT_PRINTED_MAX)
+          if (++ending.left <= REFUSED_PRINTED_MAX)
             progress.print(`plantstore: plant ${id}: ${message}`);
         },
       }).catch((error: unknown) => {
@@ -182,7 +181,7 @@ const followWith =
       });
       note(counts);
     }
-    const more = ending.left - LEFT_PRINTED_MAX;
+    const more = ending.left - REFUSED_PRINTED_MAX;
     if (more > 0) printError(`… and ${more} more`);
   };
 

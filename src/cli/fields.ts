@@ -31,7 +31,6 @@ export function addFields(command: Command, fields: Fields): Command {
   return command;
 }
 
-/** Its first sentence. */
 export const firstOf = (text: string): string => /^.*?\.(?=\s|$)/.exec(text)?.[0] ?? text;
 
 /** Throws a usage error that names the flag. */

@@ -33,12 +33,11 @@ import {
   openRejects,
   parseFormat,
   readSource,
-  REFUSED_PRINTED_MAX,
   requireSource,
 } from "./plant-file.ts";
 import { type Effect, openStaging, type Staging } from "./staging.ts";
 import { type Plants, plantsOf, toRefused } from "./store-client.ts";
-import { countOf, formatCount, showProgress } from "./terminal.ts";
+import { countOf, formatCount, REFUSED_PRINTED_MAX, showProgress } from "./terminal.ts";
 
 const BLOCK_LENGTH_MAX = 2_000;
 

@@ -10,9 +10,7 @@ import type { Encoding } from "../format/encoding.ts";
 import { createRejectsFormat, type FileFormat, isTable, type Rejected } from "../format/plants.ts";
 import { CommandError, type Flags, UsageError } from "./command.ts";
 import { openOutput } from "./files.ts";
-
-/** Records that a terminal gets to see; --rejects keeps them all. */
-export const REFUSED_PRINTED_MAX = 10;
+import { REFUSED_PRINTED_MAX } from "./terminal.ts";
 
 export type FormatFlags = Flags<"delimiter" | "map" | "sheet"> & {
   readonly encoding?: Encoding;

@@ -89,6 +89,9 @@ export const printError = (message: string): void =>
 export const formatCount = (count: number | bigint): string =>
   (typeof count === "number" ? Math.round(count) : count).toLocaleString("en-US");
 
+/** Refused plants and records that a terminal gets to see. */
+export const REFUSED_PRINTED_MAX = 10;
+
 export const countOf = (count: number, what: string): string =>
   `${formatCount(count)} ${what}${count === 1 ? "" : "s"}`;
 
