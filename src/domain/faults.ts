@@ -202,6 +202,16 @@ export function findFaults(
 export const expectedOf = ({ name, values }: PlantFault): string =>
   fillFault(plantRules[name].expected, values);
 
+/** The rules about a name or a tag as one, as a member of a body or an argument is judged. */
+export const contentRule = (field: "name" | "tag") => ({
+  expected(value: unknown): string | undefined {
+    const fault = findFault(field, value, undefined);
+    return fault && expectedOf(fault);
+  },
+  find: (value: unknown) =>
+    findFault(field, value, undefined) === undefined ? (value as string) : undefined,
+});
+
 /** The error of faults: that of their rule, if each of them has its own. */
 export function errorOf(faults: readonly PlantFault[]): ErrorName {
   const errors = faults.map(({ name }) => (plantRules[name] as Rule).error ?? "invalid_plant");

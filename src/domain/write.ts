@@ -3,18 +3,10 @@
 import type { Writer } from "./change.ts";
 import { Refusal } from "./errors.ts";
 import { type Condition, findEntityTags } from "./entity-tag.ts";
-import { expectedOf, type Faults, findFault, findFaults, type PlantLimits } from "./faults.ts";
+import { contentRule, type Faults, findFault, findFaults, type PlantLimits } from "./faults.ts";
 import { describe, isObject, parseJson } from "./json.ts";
-import { joinFaults } from "./members.ts";
-import {
-  type Members,
-  parseObject,
-  type Plant,
-  readId,
-  refuseFaults,
-  refusePlant,
-  toNewPlant,
-} from "./plant.ts";
+import { applyRules, joinFaults } from "./members.ts";
+import { parseObject, type Plant, readId, refuseFaults, refusePlant, toNewPlant } from "./plant.ts";
 
 interface About {
   readonly id: bigint;
@@ -122,30 +114,34 @@ export function parseWrite(text: string, isUpsert: boolean): PlantWrite {
   return { kind: "remove", id: written.id, condition: { match }, isLenient };
 }
 
+const tagRule = contentRule("tag");
+
+/** A member that is left out stays as it is. */
+export const patchRules = {
+  name: { ...contentRule("name"), optional: true },
+  tag: {
+    optional: true,
+    expected: (value: unknown) => `${tagRule.expected(value)}, or null to remove it`,
+    find: (value: unknown) => (value === null ? null : tagRule.find(value)),
+  },
+};
+
 /** Parses a merge patch. Throws a Refusal that names every fault. */
 export function parsePatch(value: unknown): Patch {
   if (!isObject(value))
     throw new Refusal("invalid_body", `body: expected an object, got ${describe(value)}`);
-  const { name, tag } = value;
   const faults = Object.keys(value).flatMap((member) => {
     if (member === "id") return "id: expected nothing: the id of a plant never changes";
-    if (member !== "name" && member !== "tag")
-      return `${describe(member)}: unknown; allowed: name, tag`;
-    return [];
+    if (Object.hasOwn(patchRules, member)) return [];
+    return `${describe(member)}: unknown; allowed: ${Object.keys(patchRules).join(", ")}`;
   });
-  const expected = findPatchFaults({ name, tag }, undefined);
-  if (expected.name !== undefined)
-    faults.push(`name: expected ${expectedOf(expected.name)}, got ${describe(name)}`);
-  if (expected.tag !== undefined)
-    faults.push(
-      `tag: expected ${expectedOf(expected.tag)}, or null to remove it, got ${describe(tag)}`,
-    );
+  applyRules(patchRules, value, faults, describe);
   if (faults.length > 0) throw new Refusal("invalid_body", joinFaults(faults));
   return value;
 }
 
 /** What it leaves alone was judged when it was stored. */
-function findPatchFaults({ name, tag }: Members, limits: PlantLimits | undefined): Faults {
+function findPatchFaults({ name, tag }: Patch, limits: PlantLimits): Faults {
   const ofName = name === undefined ? undefined : findFault("name", name, limits);
   const ofTag = (tag ?? undefined) === undefined ? undefined : findFault("tag", tag, limits);
   return { ...(ofName && { name: ofName }), ...(ofTag && { tag: ofTag }) };

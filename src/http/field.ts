@@ -18,12 +18,11 @@ import { type Filter, type FilterName, type FilterRule, filters } from "../domai
 import { findPlainInt64, INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import type { Rule } from "../domain/members.ts";
 import { orders } from "../domain/page.ts";
-import { expectedOf, findFault, isStorable } from "../domain/faults.ts";
-import { type Patch, parsePatch } from "../domain/write.ts";
+import { contentRule, isStorable } from "../domain/faults.ts";
 import { KEY_CHARACTERS, sortValues } from "../domain/sort.ts";
 import { findDurationMs } from "../domain/time.ts";
 import { type StatusRange, statusRule } from "../observe/recent-requests.ts";
-import { flag, int64, integer, list, mapValues, maybe, object, type Shape, text } from "./shape.ts";
+import { flag, int64, integer, list, mapValues, type Shape, text } from "./shape.ts";
 
 /** A value of JSON, with the words for it. */
 export type Argument<Value> = Shape & Rule<Value>;
@@ -326,38 +325,14 @@ export const plantPath = {
   } as Field<bigint>,
 };
 
-/** By the rules about a plant. */
-function toTextArgument(field: "name" | "tag", description: string): Argument<string> {
-  const expected = (input: unknown): string | undefined => {
-    const fault = findFault(field, input, undefined);
-    return fault && expectedOf(fault);
-  };
-  const find = (input: unknown) => (expected(input) === undefined ? (input as string) : undefined);
-  return { ...text(undefined, description), expected, find };
-}
-
 /** The name and the tag of a plant, as arguments. */
 export const contentArguments = {
-  name: toTextArgument("name", "The name of the plant."),
+  name: { ...text(undefined, "The name of the plant."), ...contentRule("name") },
   tag: {
-    ...toTextArgument("tag", "The type of the plant. Omit it for a plant without a tag."),
+    ...text(undefined, "The type of the plant. Omit it for a plant without a tag."),
+    ...contentRule("tag"),
     optional: true,
-  } as Argument<string | undefined>,
-};
-
-export const patchArguments = {
-  patch: {
-    ...object(
-      {
-        name: text(undefined, "The new name."),
-        tag: maybe(text(undefined, "The new tag; null removes it.")),
-      },
-      { optional: ["name", "tag"], additionalProperties: false },
-    ),
-    expected: "an object with name, tag or both",
-    // Throws a Refusal that names every fault.
-    find: (input) => (input === undefined ? undefined : parsePatch(input)),
-  } as Argument<Patch>,
+  },
 };
 
 export const tokenPath = {

@@ -39,7 +39,6 @@ import {
   EVENT_STREAM_TYPE,
   followHeaders,
   idArgument,
-  patchArguments,
   plantFields,
   plantPath,
   plantStreamFields,
@@ -83,6 +82,7 @@ import {
   NewPlant,
   Plant,
   PlantPatch,
+  patchArguments,
   StoredPlant,
 } from "./plant-shapes.ts";
 import { accepted, jobOperations } from "./jobs.ts";

@@ -3,8 +3,11 @@
 import { SAMPLE_LENGTH } from "../domain/bulk.ts";
 import { changeTypes, shownParts } from "../domain/change.ts";
 import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
+import { type Patch, parsePatch, patchRules } from "../domain/write.ts";
+import type { Argument } from "./field.ts";
 import {
   define,
+  describeRules,
   annotate,
   flag,
   int64,
@@ -48,14 +51,23 @@ export const StoredPlant = define(
   { optional: ["tag", "changed"], description: "A plant with its id." },
 );
 
-export const PlantPatch = define(
-  "PlantPatch",
-  {
-    name: annotate(plantMembers.name, "The new name."),
-    tag: maybe(annotate(plantMembers.tag, "The new tag; null removes it.")),
-  },
-  { optional: ["name", "tag"], additionalProperties: false, description: "What to change." },
-);
+const patchMembers = describeRules(patchRules, {
+  name: annotate(plantMembers.name, "The new name."),
+  tag: maybe(annotate(plantMembers.tag, "The new tag; null removes it.")),
+});
+export const PlantPatch = define("PlantPatch", patchMembers, {
+  additionalProperties: false,
+  description: "What to change.",
+});
+
+export const patchArguments = {
+  patch: {
+    ...object(patchMembers, { additionalProperties: false }),
+    expected: "an object with name, tag or both",
+    // Throws a Refusal that names every fault.
+    find: (input) => (input === undefined ? undefined : parsePatch(input)),
+  } as Argument<Patch>,
+};
 
 const errorMembers = {
   error: integer(3001, "Numeric error value, from the catalogue.", { format: "int32" }),

@@ -31,7 +31,17 @@ import { asyncHeaders, revertFields, type Values } from "./field.ts";
 import { answerText } from "./answer.ts";
 import { accepted } from "./jobs.ts";
 import { id, Plant } from "./plant-shapes.ts";
-import { define, annotate, flag, integer, list, object, type Shape, text } from "./shape.ts";
+import {
+  define,
+  describeRules,
+  annotate,
+  flag,
+  integer,
+  list,
+  object,
+  type Shape,
+  text,
+} from "./shape.ts";
 
 /** A string takes up to this many per character. */
 const CHARACTER_BYTES = 2;
@@ -116,20 +126,14 @@ const moment = (example: unknown, description: string): Shape => ({
   schema: { type: ["integer", "string"], description: `${description} Its number, or a time.` },
   example,
 });
-export const revertMembers = {
-  from: {
-    ...moment(1_767_225_600_000_001, "The first change."),
-    ...revertRules.from,
-  },
-  to: { ...moment("2026-01-01T00:00:05.000Z", "The last change."), ...revertRules.to },
-  by: { ...text("till", "Only changes by the token of this name."), ...revertRules.by },
-  batch: { ...text("spring.csv 2026-01-01", "Only changes of this batch."), ...revertRules.batch },
-  types: {
-    ...list(text("created", undefined, { enum: changeTypes }), "Only changes of these types."),
-    ...revertRules.types,
-  },
-  dryRun: { ...flag(true, "Change nothing."), ...revertRules.dryRun },
-};
+export const revertMembers = describeRules(revertRules, {
+  from: moment(1_767_225_600_000_001, "The first change."),
+  to: moment("2026-01-01T00:00:05.000Z", "The last change."),
+  by: text("till", "Only changes by the token of this name."),
+  batch: text("spring.csv 2026-01-01", "Only changes of this batch."),
+  types: list(text("created", undefined, { enum: changeTypes }), "Only changes of these types."),
+  dryRun: flag(true, "Change nothing."),
+});
 const RevertRequest = define("RevertRequest", revertMembers);
 
 export const RevertPreview = define("RevertPreview", {

@@ -71,6 +71,15 @@ export const mapValues = <Value, Result>(
 ): Readonly<Record<string, Result>> =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [name, map(value, name)]));
 
+/** Members of a body with the rules that judge them. A rule that is not described does not compile. */
+export const describeRules = <Rules extends Readonly<Record<string, object>>>(
+  rules: Rules,
+  shapes: { readonly [Name in keyof Rules]: Shape },
+) =>
+  mapValues<Shape, object>(shapes, (shape, name) => ({ ...shape, ...rules[name] })) as {
+    readonly [Name in keyof Rules]: Shape & Rules[Name];
+  };
+
 /** The shared schemas of the description, by name. */
 export const schemas: Record<string, Schema> = {};
 

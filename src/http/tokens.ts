@@ -10,7 +10,7 @@ import { tokenFields, tokenPath, type Values } from "./field.ts";
 import { answer, answerJson } from "./answer.ts";
 import { requireScopes } from "./handle.ts";
 import { linkNext } from "./query.ts";
-import { define, list, maybe, object, text, time } from "./shape.ts";
+import { define, describeRules, list, maybe, object, text, time } from "./shape.ts";
 
 const MANAGE = "tokens:manage" satisfies Scope;
 
@@ -87,13 +87,13 @@ const OwnShape = object(
 
 const { name, expires, rate } = grantRules;
 const GrantShape = object(
-  {
+  describeRules(grantRules, {
     name: text("till", `Unique among the tokens in use: ${name.expected}.`),
     scopes: list(text("plants:write", undefined, { enum: scopes }), undefined, { minItems: 1 }),
     expires: maybe(text("90d", `Never, or ${expires.expected}.`)),
     rate: maybe(text(undefined, `Requests and batch lines: ${rate.expected}.`)),
-  },
-  { optional: ["expires", "rate"], additionalProperties: false },
+  }),
+  { additionalProperties: false },
 );
 
 export const tokenOperations: Endpoints = {

@@ -33,12 +33,11 @@ import {
   idArgument,
   ifMatchArgument,
   limitTo,
-  patchArguments,
   plantFields,
   toArgument,
   writeFields,
 } from "./field.ts";
-import { BulkPreview, Change, StoredPlant } from "./plant-shapes.ts";
+import { BulkPreview, Change, patchArguments, StoredPlant } from "./plant-shapes.ts";
 import { openSort } from "./plants.ts";
 import {
   openRevert,

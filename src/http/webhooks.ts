@@ -4,7 +4,7 @@ import { fixedLimits } from "../config.ts";
 import { changeTypes } from "../domain/change.ts";
 import type { Scope } from "../domain/token.ts";
 import { WEBHOOKS_MAX } from "../domain/webhook.ts";
-import { webhookActions } from "../webhooks/manage.ts";
+import { newRules, replayRules, webhookActions } from "../webhooks/manage.ts";
 import {
   answering,
   describeParameters,
@@ -19,6 +19,7 @@ import { webhookPath } from "./field.ts";
 import { answer, answerJson } from "./answer.ts";
 import {
   define,
+  describeRules,
   annotate,
   int64,
   integer,
@@ -61,26 +62,28 @@ const skipped = int64(1_767_225_600_000_001, "The number of the change; null if 
 const withSkipped = object({ ...webhookMembers, skipped: maybe(skipped) });
 
 const NewWebhookShape = object(
-  {
+  describeRules(newRules, {
     url: text("https://shop.example/plants", "http or https, at a public address."),
     name: text("shop", "Unique. By default the host of the URL."),
     types: annotate(types, "Which changes are sent. By default all."),
-  },
-  { optional: ["name", "types"], additionalProperties: false },
+  }),
+  { additionalProperties: false },
 );
 
-const ReplayShape = object({
-  from: {
-    schema: {
-      description: "The number of a change, 0 for the oldest in the journal, or `newest`.",
-      oneOf: [
-        { type: "integer", format: "int64", minimum: 0 },
-        { type: "string", enum: ["newest"] },
-      ],
+const ReplayShape = object(
+  describeRules(replayRules, {
+    from: {
+      schema: {
+        description: "The number of a change, 0 for the oldest in the journal, or `newest`.",
+        oneOf: [
+          { type: "integer", format: "int64", minimum: 0 },
+          { type: "string", enum: ["newest"] },
+        ],
+      },
+      example: 0,
     },
-    example: 0,
-  },
-});
+  }),
+);
 
 type Action = keyof typeof webhookActions;
 

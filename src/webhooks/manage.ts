@@ -196,7 +196,8 @@ const URL_CHARACTERS_MAX = 2_048;
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$/;
 
-const newRules = {
+/** Of a new webhook. The name and the types have defaults. */
+export const newRules = {
   url: {
     expected: `an http or https URL of at most ${URL_CHARACTERS_MAX} characters without a user`,
     find: (value: unknown) => {
@@ -207,13 +208,18 @@ const newRules = {
   },
   /** It is part of URLs. */
   name: {
+    optional: true,
     expected: "1 to 64 characters out of A-Z a-z 0-9 . _ @ -, the first a letter or digit",
     find: (value: unknown) => (typeof value === "string" && NAME.test(value) ? value : undefined),
   },
-  types: { expected: `one or more of ${changeTypes.join(", ")}`, find: findChangeTypes },
+  types: {
+    optional: true,
+    expected: `one or more of ${changeTypes.join(", ")}`,
+    find: findChangeTypes,
+  },
 };
 
-const replayRules = {
+export const replayRules = {
   from: {
     expected: 'the number of a change, 0 for the oldest, or "newest"',
     find: (value: unknown) =>
