@@ -96,8 +96,14 @@ const judge = (parts: readonly string[]): string => `(async () => {
     const { width, height } = area.getBoundingClientRect();
     return [Math.round(width), Math.round(height)];
   };
+  // What was replaced or hidden during the scan has no size.
+  const isThere = (element) => element.isConnected && (!isTarget(element) || element.checkVisibility());
+  for (const part of parts) {
+    const element = window.partsOfPage?.get(part);
+    if (element !== undefined && !isThere(element)) lost.push(part);
+  }
   const small = matchMedia("(pointer: coarse)").matches
-    ? fresh.filter((element) => isTarget(element) && Math.min(...sizeOf(element)) < 44)
+    ? fresh.filter((element) => isThere(element) && isTarget(element) && Math.min(...sizeOf(element)) < 44)
       .map((element) => sizeOf(element).join(" x ") + ": " + element.outerHTML.slice(0, 160))
     : [];
   return { violations, small, lost };
