@@ -68,8 +68,13 @@ export async function waitUntilIdle(roots: readonly number[]): Promise<void> {
   }
 }
 
-/** VmRSS is all resident memory; RssFile is its file-backed part, such as the runtime's executable. */
-export function readRssMb(roots: readonly number[], kind: "VmRSS" | "RssFile" = "VmRSS"): number {
+/**
+ * VmRSS is all resident memory; VmHWM is its peak; RssFile is its file-backed part, such as the runtime's executable.
+ */
+export function readRssMb(
+  roots: readonly number[],
+  kind: "VmRSS" | "VmHWM" | "RssFile" = "VmRSS",
+): number {
   const kilobytes = listTree(readProcesses(), roots).map((pid) => {
     try {
       const status = readFileSync(`/proc/${pid}/status`, "utf8");

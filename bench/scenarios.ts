@@ -28,7 +28,9 @@ import {
   rowOf,
   type Table,
   type Target,
+  valueOf,
 } from "./results.ts";
+import { measureRestores } from "./restores.ts";
 import { slowDisk } from "./scenarios-disk.ts";
 import { compress } from "./scenarios-link.ts";
 import { postgresScenarios } from "./scenarios-postgres.ts";
@@ -82,6 +84,8 @@ const reasons = {
     "A commit also writes the page of its journal block, with the text of each plant once more.",
   backup:
     "A backup thread reads the store and writes a copy or the change log, on the core that also answers.",
+  restore:
+    "A restore also checks every piece, compares each plant with what its change expects, and verifies the store.",
 };
 
 const create: Scenario = {
@@ -412,21 +416,34 @@ const backUpEvery = (interval: string): Environment => ({
 
 const backup: Scenario = {
   name: "backup",
-  title: "Create while backups are made",
+  title: "Create while backups are made, and restore",
   about:
-    "POST /plants into a million plants, 64 connections: without backups, with a copy and the change log that follows it, and with one copy after the other.",
-  user: "clients that create plants while backups are made",
-  measure: compareStores(
-    () => [
-      ["without backups", copyFilledStore(STORED), "create"],
-      ["with a change log", copyFilledStore(STORED), "create", backUpEvery("1h")],
-      ["with a backup every second", copyFilledStore(STORED), "create", backUpEvery("1s")],
-    ],
-    ({ rows: [none, , copies] }) =>
-      atMost("create: p99 with / without backups", p99Of(copies) / p99Of(none), 3, reasons.backup),
-    ({ rows: [none, log] }) =>
-      ratioAtLeast("create: with / without a change log", log, none, 0.9, reasons.backup),
-  ),
+    "POST /plants into a million plants, 64 connections: without backups, with a copy and the change log that follows it, and with one copy after the other. Then plantstore restore, beside the least that it can do: its copy unpacked, and the changes behind it imported. RSS is the peak of the command.",
+  user: "clients that create plants while backups are made, and operators who restore",
+  measure: async (run) => {
+    const creates = await compareStores(
+      () => [
+        ["without backups", copyFilledStore(STORED), "create"],
+        ["with a change log", copyFilledStore(STORED), "create", backUpEvery("1h")],
+        ["with a backup every second", copyFilledStore(STORED), "create", backUpEvery("1s")],
+      ],
+      ({ rows: [none, , copies] }) =>
+        atMost(
+          "create: p99 with / without backups",
+          p99Of(copies) / p99Of(none),
+          3,
+          reasons.backup,
+        ),
+      ({ rows: [none, log] }) =>
+        ratioAtLeast("create: with / without a change log", log, none, 0.9, reasons.backup),
+    )(run);
+    const restores = await measureRestores(run);
+    const [restored, plain] = restores.rows;
+    const ratio = valueOf(restored) / valueOf(plain);
+    const what = "restore / unpacking the copy and importing the changes, seconds";
+    const target = atMost(what, ratio, 2, reasons.restore);
+    return { tables: [...creates.tables, restores], targets: [...creates.targets, target] };
+  },
 };
 
 const bulkExport: Scenario = {

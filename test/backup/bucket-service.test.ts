@@ -1,7 +1,7 @@
 /** plantstore serve --backup-to s3://…, and the commands that read a bucket. */
 
 import { expect, test } from "bun:test";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { openBucket } from "../../src/backup/bucket.ts";
 import { type Fault, startBucket } from "../support/bucket.ts";
 import {
@@ -12,7 +12,7 @@ import {
   startCommand,
 } from "../support/command.ts";
 import { makeWorkplace } from "../support/folder.ts";
-import { limits } from "../support/limits.ts";
+import { defaults, limits } from "../support/limits.ts";
 import { readMetric, send, sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { readPlants } from "../support/stores.ts";
 import { until } from "../support/until.ts";
@@ -104,6 +104,85 @@ test("a service whose bucket fails serves as ever, catches up, and is restored w
   expect(listLocal(at.path)).toEqual([]);
   expect(readdirSync(at.path).filter((name) => name.startsWith("again"))).toEqual([]);
 });
+
+/**
+ * The loss window, by events: an append reads the store after the one before has ended. So it has all that was
+ * acknowledged when the upload of the segment before it began. At most one interval and one upload are lost.
+ */
+test.each([
+  ["its segment is uploaded", "segment", "hang", false],
+  ["its segment is stored and the answer is lost", "segment", "lose-answer", true],
+  ["its note is uploaded", "note", "hang", true],
+] as const)(
+  "a machine that dies during an append, while %s, loses at most what was acknowledged since the append before",
+  async (_when, during, fault, isStored) => {
+    await using bucket = await startBucket();
+    using machine = makeWorkplace();
+    using at = makeWorkplace();
+    const env = {
+      ...machine.env,
+      ...bucket.env,
+      PLANTSTORE_TOKEN: TEST_TOKEN,
+      PLANTSTORE_BACKUP_TO: bucket.url,
+      PLANTSTORE_BACKUP_EVERY: "1h",
+      ...limits({ backupBucketSeconds: 0.1 }),
+    };
+    let acknowledged = 0;
+    /** What was acknowledged when the upload of each segment began. */
+    const atUpload: number[] = [];
+    await using service = await spawnService(env);
+    // The one copy is made before the first create, so every segment that follows is an append.
+    await until(
+      "a copy is proven",
+      async () =>
+        (await readMetric(service.started, 'plantstore_backup_proofs_total{result="proven"}')) > 0,
+    );
+    const APPENDS = 4;
+    const dying = Promise.withResolvers<void>();
+    let isDying = false;
+    bucket.fault = ({ method, path }) => {
+      if (isDying) return "hang";
+      const isSegment = path.includes(".changes.zst");
+      if (method !== "PUT") return undefined;
+      if (isSegment) atUpload.push(acknowledged);
+      if (atUpload.length < APPENDS || isSegment !== (during === "segment")) return undefined;
+      isDying = true;
+      dying.resolve();
+      return fault;
+    };
+    const create = async (): Promise<void> => {
+      for (let id = 1n; ; id++) {
+        const plant = { id, name: `plant ${id}`, tag: null };
+        const answer = await sendPlant(service.started.url, plant).catch(() => undefined);
+        if (answer?.status !== 200) return;
+        acknowledged++;
+      }
+    };
+    const created = create();
+    await dying.promise;
+    const atDeath = acknowledged;
+    await until("creates are acknowledged that no append has", () => acknowledged > atDeath + 1);
+    service.kill("SIGKILL");
+    await service.exited;
+    await created;
+    rmSync(machine.path, { recursive: true });
+
+    bucket.fault = () => undefined;
+    const restored = { ...bucket.env, DATABASE_URL: `sqlite:${at.file("restored.db")}` };
+    const report = await runForJson<{ plants: number }>(["restore", bucket.url], restored);
+    expect(report).toMatchObject({ missing: [] });
+    const ids = readPlants(at.file("restored.db")).map(({ id }) => id);
+    expect(ids).toEqual(Array.from({ length: report.plants }, (_, nth) => BigInt(nth + 1)));
+    // Of the last segment that is stored, the one before it.
+    const kept = atUpload[APPENDS - (isStored ? 2 : 3)] ?? Number.NaN;
+    expect(kept).toBeGreaterThan(0);
+    // What was acknowledged after the last upload began is lost, and nothing else.
+    expect(report.plants).toBeWithin(kept, acknowledged);
+    const page = readFileSync(`${import.meta.dir}/../../docs/operations.md`, "utf8");
+    const { backupBucketSeconds } = defaults;
+    expect(page).toContain(`With a bucket: in the last ${backupBucketSeconds} seconds, and during`);
+  },
+);
 
 test.each([
   ["s3://Bad_Bucket", {}, 2, '--backup-to: "s3://Bad_Bucket" is not allowed (a bucket has 3 to 63'],

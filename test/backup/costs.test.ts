@@ -3,21 +3,23 @@
 import { afterAll, beforeAll, expect, spyOn, test } from "bun:test";
 import { Database } from "bun:sqlite";
 import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { resolveConfig } from "../../src/config.ts";
+import { findDurationMs } from "../../src/domain/time.ts";
 import { createDemoPlants } from "../../scripts/demo-plants.ts";
 import { Appender, type Reached } from "../../src/backup/ship.ts";
 import { backUp, prune } from "../../src/backup/maintain.ts";
 import { labelOf, nameCopy, nameNote, nameSegment, parseNote } from "../../src/backup/names.ts";
 import { openPlace } from "../../src/backup/place.ts";
-import { verifyPlace } from "../../src/backup/report.ts";
+import { listPlace, verifyPlace } from "../../src/backup/report.ts";
 import { Survey } from "../../src/backup/survey.ts";
 import { startBucket } from "../support/bucket.ts";
-import { runForJson, type ServiceProcess, spawnService } from "../support/command.ts";
+import { runForJson, type ServiceProcess, spawnService, startCommand } from "../support/command.ts";
 import { isLong } from "../support/long.ts";
 import { openStoreAt } from "../support/database.ts";
 import { makeWorkplace } from "../support/folder.ts";
-import { limits } from "../support/limits.ts";
+import { defaults, limits } from "../support/limits.ts";
 import { readMetric, sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { alter, makeStore } from "../support/stores.ts";
 import { until } from "../support/until.ts";
@@ -215,8 +217,27 @@ async function openBacked(store: string, to: string) {
 
 const retention = { momentsMs: 86_400_000, days: 1 };
 
+/** Above it a restore would hold the store, or all of its changes. */
+const RESTORE_MB_MAX = 160;
+
+/** What a command prints, and the most memory that it had. */
+async function runWatched(args: readonly string[], database: string) {
+  const command = startCommand([...args, "--json"], { DATABASE_URL: `sqlite:${database}` });
+  let peakMb = 0;
+  const look = async (): Promise<void> => {
+    // It may have ended.
+    const status = await readFile(`/proc/${command.pid}/status`, "utf8").catch(() => "");
+    peakMb = Math.max(peakMb, Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1_024);
+  };
+  const watch = setInterval(() => void look(), 20);
+  const { exitCode, stdout } = await command.finished;
+  clearInterval(watch);
+  expect(exitCode).toBe(0);
+  return { report: JSON.parse(stdout) as unknown, peakMb };
+}
+
 /** A million plants in the long tests. Both are run in turn, because other processes use the machine too. */
-test("a restore takes at most twice as long as unpacking the copy and importing the changes", async () => {
+test("a restore takes at most twice as long as unpacking the copy and importing the changes, in bounded memory", async () => {
   using at = makeWorkplace();
   const [plants, changes] = isLong ? [1_000_000, 100_000] : [50_000, 5_000];
   makeStore(at.store, plants, "a plant with a name of some length");
@@ -241,8 +262,10 @@ test("a restore takes at most twice as long as unpacking the copy and importing 
   for (let round = 0; round < 3; round++) {
     const [restored, plain] = [at.file(`restored-${round}.db`), at.file(`plain-${round}.db`)];
     const beginMs = performance.now();
-    const report = runForJson(["restore", to], { DATABASE_URL: `sqlite:${restored}` });
-    expect(await report).toMatchObject({ plants: plants + changes, changes, missing: [] });
+    const { report, peakMb } = await runWatched(["restore", to], restored);
+    expect(report).toMatchObject({ plants: plants + changes, changes, missing: [] });
+    // Only Linux tells how much memory another process has.
+    if (process.platform === "linux") expect(peakMb).toBeWithin(1, RESTORE_MB_MAX);
     const restoredMs = performance.now();
     writeFileSync(plain, Bun.zstdDecompressSync(readFileSync(`${to}/${copy}`)));
     const imported = ["import", at.file("changes.ndjson")];
@@ -287,7 +310,7 @@ test("a copy of the demo data is packed to less than 0.4 of the store", async ()
   expect(bytes).toBeLessThan(0.4 * pages * 4_096);
 });
 
-/** Each append has 20 changes, as one with 10,000 has as many requests. */
+/** The test after this one has appends of real sizes. With 20 changes each, there are the most objects for a change. */
 test("creates cost two writes for each append, and few objects after compaction", async () => {
   using at = makeWorkplace();
   const to = `${bucket.url}/hour`;
@@ -324,6 +347,42 @@ test("creates cost two writes for each append, and few objects after compaction"
   ]);
 });
 
+/** In the long tests the whole hour. Requests and objects are counted, so no clock is needed. */
+test("1,000 creates a second cost less than one PUT a second, with copies, and leave few objects", async () => {
+  using at = makeWorkplace();
+  const to = `${bucket.url}/busy`;
+  await using backed = await openBacked(at.store, to);
+  await backed.append();
+  await backed.copy();
+  const SECONDS = isLong ? 3_600 : 200;
+  const names = createDemoPlants(1_000).map(({ name }) => name);
+  const { backupBucketSeconds, backupEvery } = defaults;
+  const copySeconds = (findDurationMs(backupEvery) ?? Number.NaN) / 1_000;
+  bucket.seen.length = 0;
+  for (let second = 1; second <= SECONDS; second++) {
+    const plants = names.map((name, nth) => ({
+      id: BigInt(second * 1_000 + nth),
+      name: `${name} ${second}`,
+      tag: undefined,
+    }));
+    await backed.store.createPlants(plants);
+    if (second % backupBucketSeconds === 0) await backed.append();
+    // As often as a copy can be due.
+    if (second % copySeconds === 0 || second === SECONDS) {
+      await backed.copy();
+      await prune({ ...backed.source, retention });
+    }
+  }
+  // The beginning and the end of an upload in parts cost as much as a part.
+  const writes = bucket.seen.filter(({ method }) => method === "PUT" || method === "POST");
+  expect(writes.length).toBeWithin((2 * SECONDS) / backupBucketSeconds, SECONDS);
+  type Listed = { stores: [{ pieces: unknown[]; missing: unknown[] }] };
+  const listed = await runForJson<Listed>(["backup", "list", to], bucket.env);
+  const [{ pieces, missing }] = listed.stores;
+  expect(missing).toEqual([]);
+  expect(pieces.length).toBeLessThanOrEqual(3 * SECONDS);
+});
+
 test("the list of 10,000 pieces is ten pages of one listing, and the note", async () => {
   const PIECES = 10_000;
   const owner = { label: "plants", store: "0123456789abcdef", timeline: 1 };
@@ -350,4 +409,28 @@ test("the list of 10,000 pieces is ten pages of one listing, and the note", asyn
   const pages = bucket.seen.filter(({ path }) => path.includes("list-type"));
   // The note is an object too.
   expect([pages.length, bucket.seen.length]).toEqual([11, 12]);
+
+  // The machine's speed is no test: what is counted is how often a piece is looked at.
+  let looks = 0;
+  const know = Reflect.get(Survey.prototype, "know");
+  using knowing = spyOn(Survey.prototype, "know");
+  knowing.mockImplementation(function (this: Survey) {
+    const known = know.call(this);
+    for (const piece of [...known.copies, ...known.segments]) {
+      const { timeline } = piece;
+      Object.defineProperty(piece, "timeline", { get: () => (looks++, timeline) });
+    }
+    return known;
+  });
+  const place = `${bucket.url}/long`;
+  const task = {
+    kind: "list",
+    place,
+    label: "plants",
+    store: undefined,
+    scratch: tmpdir(),
+  } as const;
+  expect(await listPlace(task)).toMatchObject({ stores: [{ missing: [] }] });
+  expect(knowing.mock.calls.length).toBeLessThan(10);
+  expect(looks).toBeWithin(PIECES, 10 * PIECES);
 });
