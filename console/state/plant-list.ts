@@ -6,7 +6,7 @@ import { createFilter } from "../../src/domain/filter.ts";
 import type { PlantCount, Sort } from "../../src/domain/page.ts";
 import { findInt64 } from "../../src/domain/json.ts";
 import { isSame, type Plant } from "../../src/domain/plant.ts";
-import { comparePlaces, findCursor, formatCursor, placeOf } from "../../src/domain/sort.ts";
+import { comparePositions, findCursor, formatCursor, positionOf } from "../../src/domain/sort.ts";
 import type { ListFilter, TimedPlant } from "../api/plants.ts";
 import type { Selection } from "./question.ts";
 
@@ -30,7 +30,8 @@ function createOrder(filter: ListFilter, first: bigint | undefined): Compare {
   return (one, other) => {
     if (one.id === other.id) return 0;
     if (one.id === first || other.id === first) return one.id === first ? -1 : 1;
-    if (sort !== undefined) return comparePlaces(sort, placeOf(sort, one), placeOf(sort, other));
+    if (sort !== undefined)
+      return comparePositions(sort, positionOf(sort, one), positionOf(sort, other));
     return one.id < other.id ? -sign : sign;
   };
 }
@@ -40,8 +41,8 @@ export function sortAll(filter: ListFilter, plants: readonly TimedPlant[]): read
   const sort = toSort(filter);
   if (sort === undefined) return plants;
   return plants
-    .map((plant) => ({ plant, place: placeOf(sort, plant) }))
-    .toSorted((one, other) => comparePlaces(sort, one.place, other.place))
+    .map((plant) => ({ plant, position: positionOf(sort, plant) }))
+    .toSorted((one, other) => comparePositions(sort, one.position, other.position))
     .map(({ plant }) => plant);
 }
 
@@ -291,7 +292,7 @@ export class PlantList {
     if (last === undefined || last.id === this.searchedId) return;
     for (const { id } of this.plants.splice(length)) this.listed.delete(id);
     this.after = sort === undefined ? last.id : undefined;
-    this.cursor = sort && formatCursor(sort, placeOf(sort, last));
+    this.cursor = sort && formatCursor(sort, positionOf(sort, last));
     this.hasMore = true;
     this.phase.value = "ready";
   }
@@ -308,7 +309,7 @@ export class PlantList {
     if (!this.hasMore) return false;
     if (sort !== undefined) {
       const end = cursor === undefined ? undefined : findCursor(sort, cursor);
-      return end === undefined || comparePlaces(sort, placeOf(sort, plant), end) > 0;
+      return end === undefined || comparePositions(sort, positionOf(sort, plant), end) > 0;
     }
     if (after === undefined) return true;
     return filter.order === "desc" ? plant.id < after : plant.id > after;

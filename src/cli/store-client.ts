@@ -79,8 +79,11 @@ export function plantsOf(store: Store): Plants {
       const ordered = toOrder({ sort, cursor });
       // A command shares its memory with no other stream.
       const query = { ...filter, ...ordered, limit: 2 * SORTED_STREAM_LENGTH };
-      const { plants, nextPlace } = await readPage(query, options);
-      return { plants, cursor: ordered.sort && nextPlace && formatCursor(ordered.sort, nextPlace) };
+      const { plants, nextPosition } = await readPage(query, options);
+      return {
+        plants,
+        cursor: ordered.sort && nextPosition && formatCursor(ordered.sort, nextPosition),
+      };
     },
 
     exportBlocks: async function* ({ order = "asc", after, ...filter } = {}, options) {

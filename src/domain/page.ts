@@ -14,12 +14,12 @@ export type SortName = (typeof sortNames)[number];
 export interface Sort {
   readonly by: SortName;
   readonly isDescending: boolean;
-  /** The page begins after this place. */
-  readonly after?: Place | undefined;
+  /** The page begins after this position. */
+  readonly after?: Position | undefined;
 }
 
 /** Where a plant stands in a list. */
-export interface Place {
+export interface Position {
   /** Null for a plant without a tag, or without a known change: it comes last, in both directions. */
   readonly key: string | number | null;
   readonly id: bigint;
@@ -41,8 +41,8 @@ export interface PlantPage {
   readonly plants: readonly ListedPlant[];
   /** The `after` of the next page; undefined on the last one, and in a sorted list. */
   readonly next: bigint | undefined;
-  /** Of a sorted list: the place after which the next page begins. */
-  readonly nextPlace?: Place | undefined;
+  /** Of a sorted list: the position after which the next page begins. */
+  readonly nextPosition?: Position | undefined;
 }
 
 export type PageForm = "json" | "ndjson" | "csv";

@@ -7,7 +7,7 @@ import { joinFaults } from "./members.ts";
 import {
   CHARACTERS_MAX,
   type Order,
-  type Place,
+  type Position,
   type PlantPage,
   type PlantQuery,
   type Sort,
@@ -17,7 +17,7 @@ import {
 import { lengthOf, type ListedPlant } from "./plant.ts";
 
 /** What a bounded piece of a scan has found, in any order, and the id after which the next one continues. */
-export type SortPiece = Readonly<{ places: readonly Place[]; next: bigint | undefined }>;
+export type SortPiece = Readonly<{ positions: readonly Position[]; next: bigint | undefined }>;
 
 /** Texts are compared by these first characters. It bounds the memory of a scan, and the length of a cursor. */
 export const KEY_CHARACTERS = 100;
@@ -33,7 +33,7 @@ export function foldKey(text: string): string {
   return head.replaceAll(/[A-Z]+/g, (letters) => letters.toLowerCase());
 }
 
-export function placeOf({ by }: Pick<Sort, "by">, plant: ListedPlant): Place {
+export function positionOf({ by }: Pick<Sort, "by">, plant: ListedPlant): Position {
   const { [by]: value } = plant;
   const id = BigInt(plant.id);
   if (value === undefined) return { key: null, id };
@@ -41,10 +41,10 @@ export function placeOf({ by }: Pick<Sort, "by">, plant: ListedPlant): Place {
 }
 
 /** Plants with the same key are in the order of their ids, in both directions. */
-export function comparePlaces(
+export function comparePositions(
   { isDescending }: Pick<Sort, "isDescending">,
-  one: Place,
-  other: Place,
+  one: Position,
+  other: Position,
 ): number {
   if (one.key === null || other.key === null) {
     if (one.key !== other.key) return one.key === null ? 1 : -1;
@@ -55,9 +55,9 @@ export function comparePlaces(
   return one.id < other.id ? -1 : one.id > other.id ? 1 : 0;
 }
 
-/** Whether the page may have the place: it comes after the cursor. */
-const isOn = (sort: Sort, place: Place): boolean =>
-  sort.after === undefined || comparePlaces(sort, place, sort.after) > 0;
+/** Whether the page may have the position: it comes after the cursor. */
+const isOn = (sort: Sort, position: Position): boolean =>
+  sort.after === undefined || comparePositions(sort, position, sort.after) > 0;
 
 /** Texts by code points, which is the order of their UTF-8 bytes. */
 function compareKeys(one: string | number, other: string | number): number {
@@ -75,20 +75,20 @@ const rankUnit = (unit: number): number =>
   unit < 0xd800 ? unit : unit >= 0xe000 ? unit - 0x800 : unit + 0x2000;
 
 /** An upper bound: the key, with two units of two bytes for a character, and the objects. */
-const PLACE_BYTES = 4 * KEY_CHARACTERS + 128;
+const POSITION_BYTES = 4 * KEY_CHARACTERS + 128;
 
 /** A sorted page scans the whole store, so a stream reads larger ones. */
 export const SORTED_STREAM_LENGTH = 10_000;
 
 /** What the scan for a page keeps in memory; nothing for a list by id. */
 export const scanBytesOf = ({ sort, limit }: PlantQuery): number =>
-  sort === undefined ? 0 : 2 * (limit + 1) * PLACE_BYTES;
+  sort === undefined ? 0 : 2 * (limit + 1) * POSITION_BYTES;
 
-/** Keeps the first places of a scan: at most two for each that is wanted. */
-export class FirstPlaces {
+/** Keeps the first positions of a scan: at most two for each that is wanted. */
+export class FirstPositions {
   private readonly sort: Sort;
   private readonly length: number;
-  private places: Place[] = [];
+  private positions: Position[] = [];
   private isSorted = true;
 
   constructor(sort: Sort, length: number) {
@@ -96,28 +96,28 @@ export class FirstPlaces {
     this.length = length;
   }
 
-  add(places: readonly Place[]): void {
-    for (const place of places) {
-      this.places.push(place);
-      if (this.places.length >= 2 * this.length) this.cut();
+  add(positions: readonly Position[]): void {
+    for (const position of positions) {
+      this.positions.push(position);
+      if (this.positions.length >= 2 * this.length) this.cut();
     }
-    if (places.length > 0) this.isSorted = false;
+    if (positions.length > 0) this.isSorted = false;
   }
 
-  /** A place after this one is not among the first. Undefined while every place is. */
-  get bound(): Place | undefined {
-    return this.places.length < this.length ? undefined : this.take().at(-1);
+  /** A position after this one is not among the first. Undefined while every position is. */
+  get bound(): Position | undefined {
+    return this.positions.length < this.length ? undefined : this.take().at(-1);
   }
 
   /** In order. */
-  take(): readonly Place[] {
+  take(): readonly Position[] {
     if (!this.isSorted) this.cut();
-    return this.places;
+    return this.positions;
   }
 
   private cut(): void {
-    this.places.sort((one, other) => comparePlaces(this.sort, one, other));
-    this.places.length = Math.min(this.places.length, this.length);
+    this.positions.sort((one, other) => comparePositions(this.sort, one, other));
+    this.positions.length = Math.min(this.positions.length, this.length);
     this.isSorted = true;
   }
 }
@@ -130,49 +130,54 @@ export const toScan = (query: PlantQuery, { by }: Sort): PlantQuery => ({
   hasTimes: by === "changed",
 });
 
-/** The first places among the plants of that search. */
+/** The first positions among the plants of that search. */
 export function sortScan({ plants, next }: PlantPage, sort: Sort, limit: number): SortPiece {
-  const first = new FirstPlaces(sort, limit);
-  first.add(plants.map((plant) => placeOf(sort, plant)).filter((place) => isOn(sort, place)));
-  return { places: first.take(), next };
+  const first = new FirstPositions(sort, limit);
+  first.add(
+    plants.map((plant) => positionOf(sort, plant)).filter((position) => isOn(sort, position)),
+  );
+  return { positions: first.take(), next };
 }
 
 /**
- * Builds the page of these places, one more than its limit if there is a next page. A plant may have changed since it
+ * Builds the page of these positions, one more than its limit if there is a next page. A plant may have changed since it
  * was scanned: it is on the page only if it belongs there now. So the page is in order, and a plant that does not change
  * is on exactly one page.
  */
-export function createSortedPage(query: PlantQuery, sort: Sort, places: readonly Place[]) {
+export function createSortedPage(query: PlantQuery, sort: Sort, positions: readonly Position[]) {
   const { limit, hasTimes, charactersMax = CHARACTERS_MAX } = query;
   const accepts = createFilter(query);
-  const found: { readonly plant: ListedPlant; readonly place: Place }[] = [];
+  const found: { readonly plant: ListedPlant; readonly position: Position }[] = [];
   let characters = 0;
-  let last: Place | undefined;
+  let last: Position | undefined;
   return {
-    /** False if the page ended before this place. */
-    add(scanned: Place, plant: ListedPlant | undefined): boolean {
+    /** False if the page ended before this position. */
+    add(scanned: Position, plant: ListedPlant | undefined): boolean {
       if (found.length === limit || characters > charactersMax) return false;
       last = scanned;
       characters += lengthOf(plant);
       if (plant !== undefined && accepts(plant)) {
         const { id, name, tag } = plant;
-        found.push({ plant: hasTimes ? plant : { id, name, tag }, place: placeOf(sort, plant) });
+        found.push({
+          plant: hasTimes ? plant : { id, name, tag },
+          position: positionOf(sort, plant),
+        });
       }
       return true;
     },
 
     finish(): PlantPage {
-      const isEnd = places.length <= limit && last === places.at(-1);
-      const nextPlace = isEnd ? undefined : last;
+      const isEnd = positions.length <= limit && last === positions.at(-1);
+      const nextPosition = isEnd ? undefined : last;
       const plants = found
         .filter(
-          ({ place }) =>
-            isOn(sort, place) &&
-            (nextPlace === undefined || comparePlaces(sort, place, nextPlace) <= 0),
+          ({ position }) =>
+            isOn(sort, position) &&
+            (nextPosition === undefined || comparePositions(sort, position, nextPosition) <= 0),
         )
-        .toSorted((one, other) => comparePlaces(sort, one.place, other.place))
+        .toSorted((one, other) => comparePositions(sort, one.position, other.position))
         .map(({ plant }) => plant);
-      return { plants, next: undefined, nextPlace };
+      return { plants, next: undefined, nextPosition };
     },
   };
 }
@@ -197,14 +202,14 @@ export function toOrder({ order, sort, after, cursor }: Ordering) {
   const isDescending = sort?.startsWith("-") ?? order === "desc";
   const by = sortNames.find((name) => name === sort?.replace(/^-/, ""));
   const sorted: Sort | undefined = by && { by, isDescending };
-  let place: Place | undefined;
+  let position: Position | undefined;
   if (sorted === undefined) {
     if (cursor !== undefined)
       faults.push("cursor: expected nothing unless sort is by name, tag or changed; use after");
   } else {
     if (after !== undefined) faults.push(`after: expected nothing with sort=${sort}; use cursor`);
-    place = cursor === undefined ? undefined : findCursor(sorted, cursor);
-    if (cursor !== undefined && place === undefined)
+    position = cursor === undefined ? undefined : findCursor(sorted, cursor);
+    if (cursor !== undefined && position === undefined)
       faults.push(
         `cursor: expected the cursor of a next page with sort=${sort}, got ${JSON.stringify(clip(cursor))}`,
       );
@@ -213,16 +218,16 @@ export function toOrder({ order, sort, after, cursor }: Ordering) {
   return {
     order: isDescending ? ("desc" as const) : ("asc" as const),
     after,
-    sort: sorted && { ...sorted, after: place },
+    sort: sorted && { ...sorted, after: position },
   };
 }
 
 /** Names its sort, so that a cursor of another one is refused. */
-export const formatCursor = (sort: Sort, { key, id }: Place): string =>
+export const formatCursor = (sort: Sort, { key, id }: Position): string =>
   `${formatSort(sort)}~${id}${key === null ? "" : `~${key}`}`;
 
 /** Undefined if it is not a cursor of this sort. */
-export function findCursor(sort: Sort, cursor: string): Place | undefined {
+export function findCursor(sort: Sort, cursor: string): Position | undefined {
   const [, name, digits = "", text] = /^(-?[a-z]+)~(-?\d+)(?:~(.*))?$/su.exec(cursor) ?? [];
   const id = findPlainInt64(digits);
   if (name !== formatSort(sort) || id === undefined) return undefined;

@@ -154,9 +154,9 @@ export async function listPlants(
 }
 
 /** Undefined after the last page. */
-function nextQuery(query: PlantQuery, { next, nextPlace }: PageText): PlantQuery | undefined {
-  if (nextPlace !== undefined)
-    return { ...query, sort: query.sort && { ...query.sort, after: nextPlace } };
+function nextQuery(query: PlantQuery, { next, nextPosition }: PageText): PlantQuery | undefined {
+  if (nextPosition !== undefined)
+    return { ...query, sort: query.sort && { ...query.sort, after: nextPosition } };
   return next === undefined ? undefined : { ...query, after: next };
 }
 
@@ -181,12 +181,12 @@ async function listPage(query: PlantQuery, exchange: Exchange): Promise<Response
   const cut = { ...query, limit, charactersMax };
   const page = service.store.readPlants(cut, "json", openSort(exchange, cut));
   // On SQLite without an await: the answer holds its memory before the next request of the tick reads its page.
-  const { text, next, nextPlace } = page instanceof Promise ? await page : page;
+  const { text, next, nextPosition } = page instanceof Promise ? await page : page;
   const { sort } = query;
   const link =
-    sort === undefined || nextPlace === undefined
+    sort === undefined || nextPosition === undefined
       ? linkNext(exchange, query.limit, next)
-      : linkNext(exchange, query.limit, formatCursor(sort, nextPlace), "cursor");
+      : linkNext(exchange, query.limit, formatCursor(sort, nextPosition), "cursor");
   return answerPage(exchange, text, { vary: VARY, ...link });
 }
 

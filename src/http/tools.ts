@@ -228,11 +228,11 @@ async function findPlants(
     else {
       const plants =
         typeof page.text === "string" ? page.text : new TextDecoder().decode(page.text);
-      const { nextPlace } = page;
+      const { nextPosition } = page;
       const next =
-        query.sort === undefined || nextPlace === undefined
+        query.sort === undefined || nextPosition === undefined
           ? page.next
-          : formatCursor(query.sort, nextPlace);
+          : formatCursor(query.sort, nextPosition);
       const rest = next === undefined ? "" : `,"next":${JSON.stringify(String(next))}`;
       return `{"plants":${quoteIds(plants)}${rest}}`;
     }
@@ -244,9 +244,9 @@ function continueAt(ordering: Pick<Ordering, "order" | "sort">, after: string | 
   const ordered = toOrder(ordering);
   if (after === undefined) return ordered;
   const { sort } = ordered;
-  const place = sort && findCursor(sort, after);
-  if (sort !== undefined && place !== undefined)
-    return { ...ordered, sort: { ...sort, after: place } };
+  const position = sort && findCursor(sort, after);
+  if (sort !== undefined && position !== undefined)
+    return { ...ordered, sort: { ...sort, after: position } };
   const last = sort === undefined ? findPlainInt64(after) : undefined;
   if (last !== undefined) return { ...ordered, after: last };
   const { expected } = plantFields.after;

@@ -11,7 +11,7 @@ import {
   firstIdOf,
   type PageForm,
   type PageText,
-  type Place,
+  type Position,
   type PlantPage,
   type PlantQuery,
   type Sort,
@@ -21,24 +21,30 @@ import {
   takeTags,
 } from "../domain/page.ts";
 import { formatNdjson, formatStoredPlants, type ListedPlant, type Plant } from "../domain/plant.ts";
-import { createSortedPage, FirstPlaces, type SortPiece, sortScan, toScan } from "../domain/sort.ts";
+import {
+  createSortedPage,
+  FirstPositions,
+  type SortPiece,
+  sortScan,
+  toScan,
+} from "../domain/sort.ts";
 import { formatCsv } from "../format/csv.ts";
 import { endOfTick } from "../tick.ts";
 import { type BlockRow, createChangePage } from "./journal.ts";
 
-/** A page of plants: as text, or without a form the plants themselves. A sorted one needs its places. */
+/** A page of plants: as text, or without a form the plants themselves. A sorted one needs its positions. */
 export interface PageRequest {
   readonly kind: "plants";
   readonly query: PlantQuery;
   readonly form?: PageForm;
-  readonly places?: readonly Place[];
+  readonly positions?: readonly Position[];
 }
 
 interface SortRequest {
   readonly kind: "sort";
   readonly query: PlantQuery;
   readonly sort: Sort;
-  readonly bound: Place | undefined;
+  readonly bound: Position | undefined;
 }
 
 /** Plain data, so another thread can perform it. */
@@ -91,8 +97,8 @@ export interface Source {
   scan(query: PlantQuery, firstId: bigint, length: number): Answer<Scan>;
   /** The first of these plants, in order: as many as fit in memory. Those that are gone are left out. */
   findTexts(ids: readonly bigint[]): Answer<readonly TimedRow[]>;
-  /** The first places of a step through the store that come before the bound, in any order. */
-  sort(query: PlantQuery, sort: Sort, firstId: bigint, bound?: Place): Answer<SortPiece>;
+  /** The first positions of a step through the store that come before the bound, in any order. */
+  sort(query: PlantQuery, sort: Sort, firstId: bigint, bound?: Position): Answer<SortPiece>;
   count(query: PlantQuery, firstId: bigint): Answer<CountPage>;
   listHeads(query: TagQuery): Answer<Iterable<TagPrefix>>;
   findNewest(): Answer<number>;
@@ -149,11 +155,13 @@ const toListed = (row: PlantRow<bigint | number>, hasTimes: boolean | undefined)
 
 function* readPage(
   source: Source,
-  { query, form, places }: PageRequest,
+  { query, form, positions }: PageRequest,
 ): Read<PlantPage | PageText> {
   const { sort } = query;
-  const isSorted = sort !== undefined && places !== undefined;
-  const page = yield* isSorted ? readPlaces(source, query, sort, places) : scan(source, query);
+  const isSorted = sort !== undefined && positions !== undefined;
+  const page = yield* isSorted
+    ? readPositions(source, query, sort, positions)
+    : scan(source, query);
   if (form === undefined) return page;
   const { plants, ...rest } = page;
   if (form === "csv") return { text: formatCsv(plants, query.hasTimes), ...rest };
@@ -211,22 +219,23 @@ export function createTextReader(
   };
 }
 
-/** The page of these places. */
-function* readPlaces(
+/** The page of these positions. */
+function* readPositions(
   source: Source,
   query: PlantQuery,
   sort: Sort,
-  places: readonly Place[],
+  positions: readonly Position[],
 ): Read<PlantPage> {
-  const page = createSortedPage(query, sort, places);
-  for (let at = 0; at < places.length;) {
-    const rest = places.slice(at, at + source.stepRows);
+  const page = createSortedPage(query, sort, positions);
+  for (let at = 0; at < positions.length;) {
+    const rest = positions.slice(at, at + source.stepRows);
     const rows = yield* wait(source.findTexts(rest.map(({ id }) => id)));
     const found = new Map(Array.from(rows, (row) => [row.id, toTimedPlant(row)]));
     // Those after the last row were not read, unless there was none.
     const lastRead = rest.findLastIndex(({ id }) => found.has(id));
     const read = lastRead === -1 ? rest : rest.slice(0, lastRead + 1);
-    for (const place of read) if (!page.add(place, found.get(place.id))) return page.finish();
+    for (const position of read)
+      if (!page.add(position, found.get(position.id))) return page.finish();
     at += read.length;
   }
   return page.finish();
@@ -235,20 +244,20 @@ function* readPlaces(
 /** A piece of a sort ends after the first step that exceeds it. */
 const SORT_MS_MAX = 10;
 
-/** The first places of a piece of the store. Names have no index, so all of it is scanned. */
+/** The first positions of a piece of the store. Names have no index, so all of it is scanned. */
 function* readSortPiece(source: Source, { query, sort, bound }: SortRequest): Read<SortPiece> {
   const limit = query.limit + 1;
   if (needsScan(query)) return sortScan(yield* scan(source, toScan(query, sort)), sort, limit);
-  const first = new FirstPlaces(sort, limit);
+  const first = new FirstPositions(sort, limit);
   const endsAtMs = performance.now() + SORT_MS_MAX;
   for (let firstId = firstIdOf(query); firstId !== undefined;) {
     const step = yield* wait(source.sort(query, sort, firstId, first.bound ?? bound));
-    first.add(step.places);
+    first.add(step.positions);
     if (step.next === undefined) break;
-    if (performance.now() > endsAtMs) return { places: first.take(), next: step.next };
+    if (performance.now() > endsAtMs) return { positions: first.take(), next: step.next };
     firstId = firstIdOf({ ...query, after: step.next });
   }
-  return { places: first.take(), next: undefined };
+  return { positions: first.take(), next: undefined };
 }
 
 function* countPiece(source: Source, query: PlantQuery): Read<CountPage> {
@@ -286,21 +295,21 @@ export function* readChanges(source: Source, query: ChangeQuery): Read<ChangePag
 }
 
 /** Engines answer whole numbers as bigints. */
-export const toKey = (key: bigint | Place["key"]): Place["key"] =>
+export const toKey = (key: bigint | Position["key"]): Position["key"] =>
   typeof key === "bigint" ? Number(key) : key;
 
-/** A place as parameters: both null if there is none. */
-export const valuesOf = (place: Place | undefined) =>
-  [place?.key ?? null, place?.id ?? null] as const;
+/** A position as parameters: both null if there is none. */
+export const valuesOf = (position: Position | undefined) =>
+  [position?.key ?? null, position?.id ?? null] as const;
 
 /** The names of these parameters. */
-type PlaceNames = readonly [key: string, id: string];
+type PositionNames = readonly [key: string, id: string];
 
-/** Rows `key`, `id` between two places, in the order of `comparePlaces`. The key of a place may be null. */
+/** Rows `key`, `id` between two positions, in the order of `comparePositions`. The key of a position may be null. */
 export function selectBetween(
   { isDescending }: Sort,
-  [afterKey, afterId]: PlaceNames,
-  [endKey, endId]: PlaceNames,
+  [afterKey, afterId]: PositionNames,
+  [endKey, endId]: PositionNames,
 ): string {
   const [later, earlier] = isDescending ? ["<", ">"] : [">", "<"];
   return `WHERE (${afterId} IS NULL OR CASE WHEN ${afterKey} IS NULL THEN key IS NULL AND id > ${afterId}

@@ -5,14 +5,14 @@ import { needsScan } from "../domain/filter.ts";
 import type { Job } from "../domain/job.ts";
 import {
   type PageText,
-  type Place,
+  type Position,
   type PlantPage,
   type PlantQuery,
   SMALL_PAGE_LENGTH,
   type Sort,
 } from "../domain/page.ts";
 import { lengthOf, type Plant } from "../domain/plant.ts";
-import { FirstPlaces } from "../domain/sort.ts";
+import { FirstPositions } from "../domain/sort.ts";
 import type { Created, Store, StoreLimits } from "../domain/store.ts";
 import type { Webhook } from "../domain/webhook.ts";
 import {
@@ -81,8 +81,8 @@ function createPages(engine: Engine): Pick<Store, "listPlants" | "readPlants"> {
     sort: Sort,
     signal: AbortSignal | undefined,
   ): Promise<PlantPage | PageText> => {
-    const places = await findPlaces(engine, request.query, sort, signal);
-    return engine.readLong({ ...request, places });
+    const positions = await findPositions(engine, request.query, sort, signal);
+    return engine.readLong({ ...request, positions });
   };
 
   return {
@@ -93,16 +93,16 @@ function createPages(engine: Engine): Pick<Store, "listPlants" | "readPlants"> {
 }
 
 /**
- * The places of a page of a sorted list, one more than its limit if there is a next page. Names have no index, so the
+ * The positions of a page of a sorted list, one more than its limit if there is a next page. Names have no index, so the
  * whole store is scanned, in bounded pieces: other reads take turns.
  */
-async function findPlaces(
+async function findPositions(
   engine: Engine,
   query: PlantQuery,
   sort: Sort,
   signal: AbortSignal | undefined,
-): Promise<readonly Place[]> {
-  const first = new FirstPlaces(sort, query.limit + 1);
+): Promise<readonly Position[]> {
+  const first = new FirstPositions(sort, query.limit + 1);
   for (let after: bigint | undefined; ;) {
     if (signal?.aborted)
       // The reason is not a Refusal if the client has left.
@@ -110,7 +110,7 @@ async function findPlaces(
     const scanned: PlantQuery = { ...query, order: "asc", after };
     const request = { kind: "sort", query: scanned, sort, bound: first.bound } as const;
     const piece = await engine.readLong(request);
-    first.add(piece.places);
+    first.add(piece.positions);
     if (piece.next === undefined) return first.take();
     after = piece.next;
   }

@@ -355,7 +355,7 @@ test.each(["application/json", "application/x-ndjson"])(
     const beginPiece = async () => {
       begun.resolve();
       await new Promise(setImmediate);
-      return { places: [], next: 1n };
+      return { positions: [], next: 1n };
     };
     using _ = spyOnLanes((kind) => (kind === "sort" ? beginPiece() : undefined));
     const leaving = new AbortController();

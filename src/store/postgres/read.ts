@@ -76,10 +76,10 @@ export const createSource = (connection: Connection, scanRowsMax: number, newest
       [firstId, query.tag ?? null, ...valuesOf(sort.after), ...valuesOf(bound), query.limit + 1],
     );
     // The row of a piece without any has no id.
-    const places = Array.from(rows).flatMap(({ id, key }) =>
+    const positions = Array.from(rows).flatMap(({ id, key }) =>
       id === null ? [] : { id, key: toKey(key) },
     );
-    return { places, next: Number(rows[0]?.count) < SORT_ROWS ? undefined : rows[0]?.last };
+    return { positions, next: Number(rows[0]?.count) < SORT_ROWS ? undefined : rows[0]?.last };
   },
 
   count: async (query, firstId) => {

@@ -6,7 +6,7 @@ import { findHint, needsScan } from "../../domain/filter.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import {
   type Order,
-  type Place,
+  type Position,
   type PlantQuery,
   type Sort,
   type SortName,
@@ -109,7 +109,7 @@ function prepareAll(db: Database) {
     };
   };
   const timed = makeLazily<ReturnType<typeof prepareWalk>>();
-  const sorted = makeLazily<ReturnType<typeof prepare<Place>>>();
+  const sorted = makeLazily<ReturnType<typeof prepare<Position>>>();
   return {
     db,
     begin: prepare("BEGIN"),
@@ -122,10 +122,10 @@ function prepareAll(db: Database) {
       timed(`${order} ${isTagged}`, () =>
         prepareWalk(order, isTagged ? TAGGED : "", "id, name, tag, changed_at_ms"),
       ),
-    // The first ?4 of the rows from ?2 to ?3 that come after the place ?5, ?6 and before the place ?7, ?8.
+    // The first ?4 of the rows from ?2 to ?3 that come after the position ?5, ?6 and before the position ?7, ?8.
     sorted: (sort: Sort, isTagged: boolean) =>
       sorted(`${formatSort(sort)} ${isTagged}`, () =>
-        prepare<Place>(
+        prepare<Position>(
           `SELECT * FROM (SELECT id, ${sortKeys[sort.by]} AS key FROM plants
             WHERE ${isTagged ? TAGGED : ""} id BETWEEN ?2 AND ?3 AND ${mayBeOn(sort)})
           ${selectBetween(sort, ["?5", "?6"], ["?7", "?8"])} LIMIT ?4`,
@@ -223,7 +223,8 @@ export class SqliteReader {
 
   perform(order: ReaderOrder): unknown {
     if (order.kind === "records") return order.reads.map((read) => this.readRecord(read));
-    const isPage = order.kind === "plants" && !needsScan(order.query) && order.places === undefined;
+    const isPage =
+      order.kind === "plants" && !needsScan(order.query) && order.positions === undefined;
     const read = ({ source }: ReadConnection): unknown => readNow(perform(source, order));
     return isPage ? this.read(read) : this.readSnapshot(read);
   }
@@ -314,7 +315,7 @@ function createSource(statements: Statements, scanRowsMax: number, exact?: Sourc
       const rows = statements
         .sorted(sort, tag !== null)
         .all(tag, firstId, next ?? INT64_MAX, limit + 1, ...ends);
-      return { places: rows.map(({ id, key }) => ({ id, key: toKey(key) })), next };
+      return { positions: rows.map(({ id, key }) => ({ id, key: toKey(key) })), next };
     },
 
     count: (query, firstId) => {
