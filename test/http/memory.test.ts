@@ -91,7 +91,7 @@ test("a page counts while it is not read if it has more than 16 KiB", async () =
   await until("it is read", async () => (await readHeld(service)) === 0);
 });
 
-test("a sorted list counts the places that its scan keeps, until it is answered", async () => {
+test("a sorted list counts the positions that its scan keeps, until it is answered", async () => {
   await using service = await startService({ PLANTSTORE_WORKERS: "1" });
   await storePlants(service, 3);
   using watched = watchHeld();

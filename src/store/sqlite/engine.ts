@@ -50,14 +50,14 @@ function createEngine(path: string, limits: StoreLimits, threads: Threads): Engi
     async (all) => (await read({ kind: "records", reads: all })) as unknown[],
     limits,
   );
-  let tasksWaiting = 0;
+  let runsWaiting = 0;
 
   async function run<Row>(...statements: Statement[]): Promise<readonly Row[]> {
-    tasksWaiting++;
+    runsWaiting++;
     try {
       return (await writes.submit({ kind: "run", statements })) as Row[];
     } finally {
-      tasksWaiting--;
+      runsWaiting--;
     }
   }
 
@@ -84,7 +84,7 @@ function createEngine(path: string, limits: StoreLimits, threads: Threads): Engi
       isBeginning: IS_BEGINNING,
     },
     writes,
-    countWaiting: () => writes.waiting - tasksWaiting,
+    countWaiting: () => writes.waiting - runsWaiting,
     findPlant: async (id) => whenDurable(() => lookUps.submit(id)),
     read: <Request extends ReadRequest>(request: Request) =>
       whenDurable(() => reader.perform(request) as ResultOf<Request>),

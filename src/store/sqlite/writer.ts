@@ -30,12 +30,12 @@ import {
 } from "./database.ts";
 
 /** Statements that run in the transaction of the plants. The outcome is the rows of the last one. */
-interface Task {
+interface Run {
   readonly kind: "run";
   readonly statements: readonly Statement[];
 }
 
-export type Write = PlantWrite | AtomicWrite | Task;
+export type Write = PlantWrite | AtomicWrite | Run;
 
 /** Of one HTTP thread. The deadline is by `performance.now()`. */
 export interface Group {
