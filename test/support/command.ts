@@ -118,6 +118,8 @@ export function startCommand(args: readonly string[], env: Readonly<Record<strin
   };
   return {
     pid: child.pid,
+    /** CPU time, once it has ended. */
+    cpuMs: (): number => Number(child.resourceUsage()?.cpuTime.total ?? 0) / 1_000,
     /** What it has said so far. */
     stderr: () => stderr,
     /** Resolves when it has been handed over. */
