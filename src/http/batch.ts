@@ -7,7 +7,7 @@ import { type Done, parseWrite, type PlantWrite, refuseLine } from "../domain/wr
 import { ElementReader, type Line, LineReader, recordBytesMaxOf } from "../format/records.ts";
 import {
   countUnread,
-  findCoding,
+  isPacked,
   JSON_TYPE,
   NDJSON_TYPES,
   nextTick,
@@ -24,12 +24,11 @@ import type { Exchange, Input, Reader, Service } from "./exchange.ts";
 import { type batchFields, prefer, type Values } from "./field.ts";
 import { discard, isClosing } from "./linger.ts";
 import { answer, requireRoomToAnswer, answerText } from "./answer.ts";
-import type { Coding } from "./query.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
 
 export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
 
-export const BATCH_CODINGS = "zstd, gzip, identity";
+export const BATCH_CODINGS = "gzip, identity";
 
 export const batchHeaders = prefer(
   "`return=minimal` answers lines with a summary, and `respond-async` with `upsert=true` answers 202 (RFC 7240). Other preferences are ignored.",
@@ -49,7 +48,7 @@ export async function writePlants(input: BatchInput, exchange: Exchange): Promis
   const { request, service } = exchange;
   const { batch: name, upsert, atomic } = input.query;
   const { form: type, headers: sent } = input;
-  const coding = findCoding(request.headers);
+  const isGzip = isPacked(request.headers);
   const isArray = type === JSON_TYPE;
   const report = isArray ? createReport("[", ",", "]") : createReport("", "", "");
   report.isMinimal = !isArray && sent.Prefer.isMinimal;
@@ -57,7 +56,7 @@ export async function writePlants(input: BatchInput, exchange: Exchange): Promis
   const applied = report.isMinimal ? { "preference-applied": "return=minimal" } : {};
   const headers = { "content-type": type, ...applied };
   const writer = exchange.leaseWriter(name);
-  const batch = { exchange, writer, isUpsert: upsert, report, coding };
+  const batch = { exchange, writer, isUpsert: upsert, report, isGzip };
   const isAccepted = isJob(input);
   if (!isArray && !atomic && !isAccepted) {
     requireExpectation(request);
@@ -70,7 +69,7 @@ export async function writePlants(input: BatchInput, exchange: Exchange): Promis
     const results = toStream(exchange, (signal) => writeLines(batch, signal), { onUnread });
     return answer(200, results, headers);
   }
-  const text = await (coding === undefined ? readText(exchange) : readPacked(exchange, coding));
+  const text = await (isGzip ? readPacked(exchange) : readText(exchange));
   requireRoomToAnswer(exchange, text.length);
   exchange.reserve(TEXT_COPIES * text.length);
   if (isArray) requireArray(text);
@@ -148,11 +147,11 @@ interface Batch {
   readonly writer: Writer;
   readonly isUpsert: boolean;
   readonly report: ReturnType<typeof createReport>;
-  readonly coding: Coding | undefined;
+  readonly isGzip: boolean;
 }
 
 async function* writeLines(batch: Batch, signal: AbortSignal) {
-  const { exchange, report, coding } = batch;
+  const { exchange, report, isGzip } = batch;
   const { request, service } = exchange;
   const reader = request.body?.getReader();
   if (reader === undefined) {
@@ -160,7 +159,7 @@ async function* writeLines(batch: Batch, signal: AbortSignal) {
     return;
   }
   try {
-    const chunks = reserveChunks(reader, exchange, coding, signal);
+    const chunks = reserveChunks(reader, exchange, isGzip, signal);
     const blocks = new LineReader(recordBytesMaxOf(service.config)).read(chunks, BLOCK_LENGTH_MAX);
     yield* writeAll(batch, whileConnected(blocks, reader, exchange), signal);
     // After an aborted batch the last result has been sent, but part of the body is unread. On a keep-alive
@@ -372,12 +371,12 @@ const BUFFER_GROWTH = 3;
 async function* reserveChunks(
   reader: Reader,
   exchange: Exchange,
-  coding: Coding | undefined,
+  isGzip: boolean,
   signal: AbortSignal,
 ) {
   const { config } = exchange.service;
   const sent = readChunks(reader, () => config.readSecondsMax * 1000, signal);
-  const chunks = coding === undefined ? sent : unpack(coding, sent, exchange.service);
+  const chunks = isGzip ? unpack(sent, exchange.service) : sent;
   const unread = countUnread(exchange);
   let unfinished = 0;
   for await (const chunk of chunks) {

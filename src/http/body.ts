@@ -5,7 +5,6 @@ import { Bytes, decodeUtf8 } from "../format/records.ts";
 import { endOfTick, within } from "../tick.ts";
 import { unpack } from "./unpack.ts";
 import type { Exchange, Reader } from "./exchange.ts";
-import type { Coding } from "./query.ts";
 
 export const JSON_TYPE = "application/json";
 /** One format with three names; the client gets the name it asked for. */
@@ -26,19 +25,12 @@ const IDENTITY = "identity";
 const encodingOf = (headers: Headers): string =>
   headers.get("content-encoding")?.trim().toLowerCase() ?? IDENTITY;
 
-const codings: ReadonlyMap<string, Coding> = new Map([
-  ["zstd", "zstd"],
-  ["gzip", "gzip"],
-  ["x-gzip", "gzip"],
-]);
-
-/** The coding of a body, if it has one. Throws a Refusal if it is unknown, or there are several. */
-export function findCoding(headers: Headers): Coding | undefined {
+/** Whether a body is in gzip. Throws a Refusal if it has another coding, or several. */
+export function isPacked(headers: Headers): boolean {
   const encoding = encodingOf(headers);
-  if (encoding === IDENTITY) return undefined;
-  const coding = codings.get(encoding);
-  if (coding !== undefined) return coding;
-  const message = "The body must be sent in zstd or gzip, or without a content encoding.";
+  if (encoding === "gzip" || encoding === "x-gzip") return true;
+  if (encoding === IDENTITY) return false;
+  const message = "The body must be sent in gzip, or without a content encoding.";
   throw new Refusal("unsupported_encoding", message);
 }
 
@@ -200,7 +192,7 @@ async function readLarge(exchange: Exchange, length: number | undefined): Promis
 }
 
 /** The text of a packed body. Both its sizes are bounded. */
-export async function readPacked(exchange: Exchange, coding: Coding): Promise<string> {
+export async function readPacked(exchange: Exchange): Promise<string> {
   const length = findLength(exchange.request);
   requireLength(length ?? 0, exchange);
   const packed = await readLarge(exchange, length).catch(rethrowAbort);
@@ -208,7 +200,7 @@ export async function readPacked(exchange: Exchange, coding: Coding): Promise<st
   const chunks = async function* (): AsyncGenerator<Uint8Array> {
     yield packed;
   };
-  for await (const piece of unpack(coding, chunks(), exchange.service)) {
+  for await (const piece of unpack(chunks(), exchange.service)) {
     requireLength(bytes.length + piece.length, exchange);
     bytes.add(piece);
     exchange.reserve(packed.length + BUFFER_GROWTH * bytes.length);

@@ -272,7 +272,7 @@ const plantOperations: Endpoints = {
     summary: "Write many plants",
     description: (config) =>
       "Accepts an array of plants and answers with an array of results, or accepts one plant per line and answers with one " +
-      "result per line, while the lines are still being sent. The body may be sent in gzip or zstd (`Content-Encoding`). Results are in the order of the plants. " +
+      "result per line, while the lines are still being sent. The body may be sent in gzip (`Content-Encoding`). Results are in the order of the plants. " +
       "Each plant succeeds or fails alone, as a single create would. The whole batch is safe to send again. " +
       "With `upsert=true`, a plant whose id is taken replaces the stored one, and an equal one changes nothing. " +
       '`{"id": 7, "removed": true}` removes a plant. If there is no such plant, the line gets a 404, or with `upsert=true` changes nothing. ' +

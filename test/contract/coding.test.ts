@@ -15,10 +15,6 @@ export const groups = ["sqlite", "threads"];
 const codings = ["zstd", "gzip"] as const;
 type Coding = (typeof codings)[number];
 
-const pack = (coding: Coding, text: string | Uint8Array): Uint8Array => {
-  const bytes = typeof text === "string" ? new TextEncoder().encode(text) : Buffer.from(text);
-  return coding === "zstd" ? Bun.zstdCompressSync(bytes) : Bun.gzipSync(bytes);
-};
 const unpack = (coding: string | null, bytes: Uint8Array): string => {
   const given = Buffer.from(bytes);
   if (coding === null) return given.toString();
@@ -198,8 +194,7 @@ describe("a packed batch", () => {
   const arrayOf = (text: string): string => `[${text.trim().replaceAll("\n", ",")}]`;
   const sendPacked = (
     body: Uint8Array,
-    encoding: string,
-    { isArray = false, query = "" } = {},
+    { isArray = false, query = "", encoding = "gzip" } = {},
   ): Promise<Response> =>
     send(service, "POST", `/plants/batch${query}`, {
       body,
@@ -210,64 +205,47 @@ describe("a packed batch", () => {
     });
   const countStored = async (): Promise<number> => (await service.readPlants()).length;
 
-  test.each(codings)(
-    "in %s is taken as lines, as an array and as a transaction",
-    async (coding) => {
-      await removeAll(service);
-      const streamed = await sendPacked(pack(coding, lines(1, 3_000)), coding);
-      const results = (await streamed.text()).trim().split("\n");
-      expect(results).toHaveLength(3_000);
-      expect(results.at(-1)).toBe('{"line":3000,"status":200}');
-      const array = await sendPacked(pack(coding, arrayOf(lines(5_001, 10))), coding, {
-        isArray: true,
-      });
-      expect(await array.json()).toHaveLength(10);
-      const atomic = await sendPacked(pack(coding, lines(6_001, 10)), coding, {
-        query: "?atomic=true",
-      });
-      expect(atomic.status).toBe(200);
-      expect(await countStored()).toBe(3_020);
-    },
-  );
-
-  test("has several frames, or members", async () => {
+  test("is taken as lines, as an array and as a transaction", async () => {
     await removeAll(service);
-    for (const [index, coding] of codings.entries()) {
-      const parts = [pack(coding, lines(index * 10, 2)), pack(coding, lines(index * 10 + 2, 3))];
-      await (await sendPacked(Buffer.concat(parts), coding)).text();
-    }
-    expect(await countStored()).toBe(10);
-    expect((await sendPacked(pack("gzip", ""), "X-GZip")).status).toBe(200);
+    const streamed = await sendPacked(Bun.gzipSync(lines(1, 3_000)));
+    const results = (await streamed.text()).trim().split("\n");
+    expect(results).toHaveLength(3_000);
+    expect(results.at(-1)).toBe('{"line":3000,"status":200}');
+    const array = await sendPacked(Bun.gzipSync(arrayOf(lines(5_001, 10))), { isArray: true });
+    expect(await array.json()).toHaveLength(10);
+    const atomic = await sendPacked(Bun.gzipSync(lines(6_001, 10)), { query: "?atomic=true" });
+    expect(atomic.status).toBe(200);
+    expect(await countStored()).toBe(3_020);
+  });
+
+  test("has several members, or the coding's other name", async () => {
+    await removeAll(service);
+    const parts = [Bun.gzipSync(lines(1, 2)), Bun.gzipSync(lines(3, 3))];
+    await (await sendPacked(Buffer.concat(parts))).text();
+    expect(await countStored()).toBe(5);
+    expect((await sendPacked(Bun.gzipSync(""), { encoding: "X-GZip" })).status).toBe(200);
   });
 
   const text = lines(1, 2_000);
   const random = Buffer.from(crypto.getRandomValues(new Uint8Array(3_000))).toString("base64");
-  const wrong: [what: string, coding: Coding, body: Uint8Array][] = codings.flatMap((coding) => {
-    const packed = pack(coding, text);
-    const flipped = Buffer.from(pack(coding, `{"id":1,"name":"${random}"}\n`));
-    flipped.fill(0xff, 2_000, 2_010);
-    return [
-      ["not packed at all", coding, Buffer.from(text)],
-      ["cut off", coding, packed.subarray(0, packed.length - 1)],
-      ["cut in half", coding, packed.subarray(0, packed.length / 2)],
-      ["followed by something else", coding, Buffer.concat([packed, Buffer.from("plants")])],
-      [
-        "damaged",
-        coding,
-        coding === "gzip" ? flipped : Buffer.concat([packed.subarray(0, 6), packed.subarray(9)]),
-      ],
-    ] satisfies [string, Coding, Uint8Array][];
-  });
-  wrong.push(["of a window beyond 8 MiB", "zstd", Buffer.from("28b52ffd0070", "hex")]);
+  const packedText = Bun.gzipSync(text);
+  const flipped = Buffer.from(Bun.gzipSync(`{"id":1,"name":"${random}"}\n`));
+  flipped.fill(0xff, 2_000, 2_010);
 
-  test.each(wrong)("that is %s (%s) is refused", async (_, coding, body) => {
+  test.each<[what: string, body: Uint8Array]>([
+    ["not packed at all", Buffer.from(text)],
+    ["cut off", packedText.subarray(0, packedText.length - 1)],
+    ["cut in half", packedText.subarray(0, packedText.length / 2)],
+    ["followed by something else", Buffer.concat([packedText, Buffer.from("plants")])],
+    ["damaged", flipped],
+  ])("that is %s is refused", async (_, body) => {
     await removeAll(service);
-    const atomic = await sendPacked(body, coding, { query: "?atomic=true" });
+    const atomic = await sendPacked(body, { query: "?atomic=true" });
     await expectError(atomic, "invalid_encoding");
-    const array = await sendPacked(body, coding, { isArray: true });
+    const array = await sendPacked(body, { isArray: true });
     await expectError(array, "invalid_encoding");
     expect(await countStored()).toBe(0);
-    const streamed = await sendPacked(body, coding);
+    const streamed = await sendPacked(body);
     const results = (await streamed.text())
       .trim()
       .split("\n")
@@ -277,16 +255,16 @@ describe("a packed batch", () => {
     expect(await countStored()).toBe(results.filter(({ status }) => status === 200).length);
   });
 
-  test.each(codings)("that is a bomb in %s is refused without being unpacked", async (coding) => {
+  test("that is a bomb is refused without being unpacked", async () => {
     await removeAll(service);
-    const bomb = pack(coding, Buffer.alloc(coding === "zstd" ? 300_000_000 : 30_000_000, "\n"));
+    const bomb = Bun.gzipSync(Buffer.alloc(300_000_000, "\n"));
     expect(bomb.length).toBeLessThan(1_048_576);
     const rss = process.memoryUsage.rss();
-    const atomic = await sendPacked(bomb, coding, { query: "?atomic=true" });
+    const atomic = await sendPacked(bomb, { query: "?atomic=true" });
     await expectError(atomic, "body_too_large");
-    const array = await sendPacked(bomb, coding, { isArray: true });
+    const array = await sendPacked(bomb, { isArray: true });
     await expectError(array, "body_too_large");
-    const streamed = await sendPacked(bomb, coding);
+    const streamed = await sendPacked(bomb);
     expect(await streamed.text()).toContain('"error":4007');
     expect(process.memoryUsage.rss() - rss).toBeLessThan(100_000_000);
     expect(await countStored()).toBe(0);
@@ -294,10 +272,10 @@ describe("a packed batch", () => {
 
   test("in two codings, or in an unknown one, is refused with those that are taken", async () => {
     const several = ["gzip, zstd", "gzip, gzip", ","];
-    const unknown = ["br", "deflate", "compress", "x", "constructor", "__proto__"];
+    const unknown = ["br", "deflate", "zstd", "x", "constructor", "__proto__"];
     for (const encoding of [...several, ...unknown]) {
-      const response = await sendPacked(pack("gzip", lines(1, 1)), encoding);
-      expect(response.headers.get("accept-encoding")).toBe("zstd, gzip, identity");
+      const response = await sendPacked(Bun.gzipSync(lines(1, 1)), { encoding });
+      expect(response.headers.get("accept-encoding")).toBe("gzip, identity");
       await expectError(response, "unsupported_encoding");
     }
   });
