@@ -1,8 +1,10 @@
-/** PATCH and DELETE /plants by filter, and what they share with a revert: progress as NDJSON, one block at a time. */
+/**
+ * PATCH and DELETE /plants by filter, and what they share with a revert: a preview, a job, or progress as NDJSON, one
+ * block at a time.
+ */
 
 import {
   BULK_CHARACTERS_MAX,
-  type Bulk,
   type BulkOptions,
   changeBlock,
   countBlock,
@@ -22,7 +24,7 @@ import type { Done, Patch, PlantWrite } from "../domain/write.ts";
 import { NDJSON_TYPES, requireOpen } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import type { Exchange, Input } from "./exchange.ts";
-import type { asyncHeaders, bulkFields, bulkHeaders, Preferences, Values } from "./field.ts";
+import type { asyncHeaders, bulkFields, bulkHeaders, Values } from "./field.ts";
 import { answer, answerText } from "./answer.ts";
 import { answerAccepted, type Work } from "./jobs.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
@@ -59,21 +61,29 @@ export const changePlants =
   async (
     {
       query: { batch, isDry, filter, except },
-      headers,
       body: patch,
-    }: Input<object, ReturnType<typeof toBulk>, Values<typeof asyncHeaders>, Patch | undefined>,
+    }: Input<object, ReturnType<typeof toBulk>, object, Patch | undefined>,
     exchange: Exchange,
-  ): Promise<Response> => {
+  ): Promise<Plan> => {
+    const { store } = exchange.service;
     const bulk = { filter, except, patch };
-    await openBulk(exchange);
-    if (isDry) {
-      const options = matchOptionsFor(exchange, bulkOptionsFor(exchange, exchange.signal));
-      const preview = await previewBulk(exchange.service.store, bulk, options);
-      return answerText(exchange, formatJson(preview));
-    }
-    const report = startChange(batch ?? nameBatch(kind));
-    const run = (options: BulkOptions) => changeAll(exchange, bulk, report, options);
-    return answerBulk(exchange, { kind, request: bulk, report, run }, headers.Prefer);
+    await openBulk(exchange, blockCharactersMax(exchange));
+    const report = startBulkReport(startBulkCounts(), batch ?? nameBatch(kind));
+    return {
+      kind,
+      request: bulk,
+      isDry,
+      preview: (options) => previewBulk(store, bulk, matchOptionsFor(exchange, options)),
+      report,
+      run: (options) =>
+        runBulk(
+          exchange,
+          report,
+          options,
+          readMatching(store, bulk, matchOptionsFor(exchange, options)),
+          (block, writer) => changeBlock(store, block, bulk, writer, report, options),
+        ),
+    };
   };
 
 /** The limit of the characters of a block. */
@@ -84,8 +94,8 @@ const blockCharactersMax = ({ service }: Exchange): number =>
   );
 
 /** Reserves the memory of a page. A block reserves what its plants take. */
-export async function openBulk(exchange: Exchange): Promise<void> {
-  exchange.reserve(blockCharactersMax(exchange), ANSWERS_SHARE);
+export async function openBulk(exchange: Exchange, pageBytes: number): Promise<void> {
+  exchange.reserve(pageBytes, ANSWERS_SHARE);
   await requireOpen(exchange.request);
   exchange.waitLong();
 }
@@ -95,7 +105,7 @@ export const bulkOptionsFor = ({ service }: Exchange, signal: AbortSignal): Bulk
   retry: (attempt) => retryWhileOverloaded(service.config.queueSecondsMax, attempt),
 });
 
-export function matchOptionsFor(exchange: Exchange, options: BulkOptions) {
+function matchOptionsFor(exchange: Exchange, options: BulkOptions) {
   const charactersMax = blockCharactersMax(exchange);
   // One plant fits, however small the budget.
   const bytesMax = exchange.service.budget.bytesMax * ANSWERS_SHARE;
@@ -111,21 +121,6 @@ export const startBulkReport = <Counts extends object>(counts: Counts, batch: st
   batch,
   complete: false,
 });
-
-export const startChange = (batch: string) => startBulkReport(startBulkCounts(), batch);
-
-export function changeAll(
-  exchange: Exchange,
-  bulk: Bulk,
-  report: ReturnType<typeof startChange>,
-  options: BulkOptions,
-): AsyncGenerator<readonly Left[]> {
-  const { store } = exchange.service;
-  const blocks = readMatching(store, bulk, matchOptionsFor(exchange, options));
-  return runBulk(exchange, report, options, blocks, (block, writer) =>
-    changeBlock(store, block, bulk, writer, report, options),
-  );
-}
 
 type UpsertName = Exclude<Done, "replayed">;
 
@@ -184,14 +179,25 @@ export async function* runBulk<Item>(
   }
 }
 
-/** A job, if the client prefers it. Else NDJSON: plants left alone, progress, and the report as the last line. */
-export async function answerBulk(
+/** A change of many plants that is ready to begin. */
+export interface Plan extends Work {
+  readonly isDry: boolean;
+  /** What it would do. */
+  readonly preview: (options: BulkOptions) => Promise<object>;
+}
+
+/** A preview, or a job if the client prefers it. Else NDJSON: plants left alone, progress, and the report as the last line. */
+export async function answerPlan(
+  plan: Plan,
+  { headers }: Input<object, object, Values<typeof asyncHeaders>>,
   exchange: Exchange,
-  work: Work,
-  { isAsync }: Preferences,
 ): Promise<Response> {
-  if (isAsync) return answerAccepted(exchange, work);
-  const { report, run } = work;
+  const { isDry, preview, report, run } = plan;
+  if (isDry) {
+    const shown = await preview(bulkOptionsFor(exchange, exchange.signal));
+    return answerText(exchange, formatJson(shown));
+  }
+  if (headers.Prefer.isAsync) return answerAccepted(exchange, plan);
   await exchange.requireFree(report);
   const lines = toStream(exchange, (signal) =>
     writeLines(report, run(bulkOptionsFor(exchange, signal))),

@@ -52,6 +52,7 @@ export type Endpoint = Described &
   Head &
   Operation & {
     readonly also?: { readonly scopes: readonly Scope[] } | undefined;
+    readonly refine?: ((input: Input) => object) | undefined;
     readonly tool?: Tool | undefined;
   };
 
@@ -71,7 +72,7 @@ export interface Tool<In = never, Result = never> {
   /** By default each is judged by its rule. */
   readonly parse?: (input: Readonly<Record<string, unknown>>) => Readonly<Record<string, unknown>>;
   /** What of the result a model gets. */
-  readonly show?: (result: Result, input: In) => object;
+  readonly show?: (result: Result, input: In, exchange: Exchange) => object | Promise<object>;
   /** In place of `run`, for what a single call cannot wait for, or shows otherwise. Resolves to JSON. */
   readonly call?: (exchange: Exchange, values: never) => Promise<string>;
 }
@@ -148,6 +149,7 @@ export function operation<
   return {
     ...described,
     also,
+    refine,
     accepts,
     body: body && { types, ...how },
     parse: refine === undefined && also === undefined ? read : parse,
@@ -157,7 +159,6 @@ export function operation<
 
 /** Without the types of its fields. */
 interface Erased extends Omit<Endpoint, "accepts" | "also" | "body" | "parse"> {
-  readonly refine?: (input: Input) => object;
   readonly also?: { readonly scopes: readonly Scope[]; readonly when: (input: Input) => boolean };
   readonly body?: BodyOf<unknown, object>;
 }

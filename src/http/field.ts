@@ -189,16 +189,49 @@ export const batchFields = {
   atomic: trueOrFalse("One transaction: every line succeeds, or nothing is stored."),
 };
 
+export const idArgument: Argument<bigint> & { readonly expected: string } = {
+  ...text(undefined, "The id of the plant: the digits of a 64-bit integer, as a string."),
+  expected: `a string with the digits of an integer from ${INT64_MIN} to ${INT64_MAX}`,
+  find: (input) => (typeof input === "string" ? findPlainInt64(input) : undefined),
+};
+
+/** As an argument of a tool. */
+export const truth = (description: string, fallback: boolean): Argument<boolean> => ({
+  ...flag(undefined, description, { default: fallback }),
+  expected: "true or false",
+  optional: true,
+  fallback,
+  find: (input) => (typeof input === "boolean" ? input : undefined),
+});
+
+export const dryRunArgument = truth("False changes plants.", true);
+
+const EXCEPT_MAX = 1_000;
+
+const exceptArgument: Argument<readonly bigint[] | undefined> = {
+  ...list(text(), "Not the plants with these ids.", { maxItems: EXCEPT_MAX }),
+  expected: `a list of at most ${EXCEPT_MAX} ids, each ${idArgument.expected}`,
+  optional: true,
+  find: (input: unknown) => {
+    const ids = Array.isArray(input) && input.length <= EXCEPT_MAX && input.map(idArgument.find);
+    return ids && ids.every((each) => each !== undefined) ? ids : undefined;
+  },
+};
+
 export const bulkFields = {
   ...filterFields,
   ...writeFields,
-  dry_run: trueOrFalse("Change nothing: answer how many plants match, and a sample."),
+  dry_run: {
+    ...trueOrFalse("Change nothing: answer how many plants match, and a sample."),
+    argument: dryRunArgument,
+  },
   all: trueOrFalse("Every plant of the store, in place of a filter."),
   except: {
     ...list(int64(), "Leaves out the plants with these ids, separated by commas."),
     more: COMMAS,
     ...idsRule,
     optional: true,
+    argument: exceptArgument,
   } as Field<readonly bigint[] | undefined>,
 };
 
@@ -307,12 +340,6 @@ export const activityFields = {
   token: anyText("Only requests with the token of this name."),
   // Small enough to be answered while memory is short.
   limit: limitTo("Requests in the answer.", LIMIT_MAX, 50),
-};
-
-export const idArgument: Argument<bigint> & { readonly expected: string } = {
-  ...text(undefined, "The id of the plant: the digits of a 64-bit integer, as a string."),
-  expected: `a string with the digits of an integer from ${INT64_MIN} to ${INT64_MAX}`,
-  find: (input) => (typeof input === "string" ? findPlainInt64(input) : undefined),
 };
 
 export const plantPath = {

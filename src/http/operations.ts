@@ -1,6 +1,7 @@
 /** Every operation: its path, scope, handler, parameters and answers. */
 
 import type { Config } from "../config.ts";
+import { startBulkCounts } from "../domain/bulk.ts";
 import { recordBytesMaxOf } from "../format/records.ts";
 import { filterNames, filters } from "../domain/filter.ts";
 import { TAG_PREFIX_CHARACTERS } from "../domain/page.ts";
@@ -14,7 +15,7 @@ import {
   REFUSED_SHOWN_MAX,
   writePlants,
 } from "./batch.ts";
-import { BULK_TYPE, changePlants, toBulk } from "./bulk.ts";
+import { answerPlan, BULK_TYPE, changePlants, toBulk } from "./bulk.ts";
 import { CHANGE_FORMS, countChanges, listChanges, toChangeQuery, toCountQuery } from "./changes.ts";
 import {
   answering,
@@ -83,19 +84,19 @@ import {
   Plant,
   PlantPatch,
   patchArguments,
+  previewMembers,
   StoredPlant,
 } from "./plant-shapes.ts";
 import { accepted, jobOperations } from "./jobs.ts";
-import { revertOperation } from "./revert.ts";
+import { revertOperations } from "./revert.ts";
 import { listStatusOperations } from "./status.ts";
 import { tokenOperations } from "./tokens.ts";
 import {
-  changeTool,
   filterArguments,
   findTool,
   historyTool,
-  removeTool,
-  revertTool,
+  planOutput,
+  showPlan,
   writeTool,
 } from "./tools.ts";
 import { webhookOperations } from "./webhooks.ts";
@@ -180,6 +181,12 @@ function answerBulk(name: string, replaced: number, removed: number) {
   return { ...ok("The result, or the preview of a dry run.", contents), ...accepted };
 }
 
+const HOW_TO_BULK =
+  "; at least one is needed, or `all`. A dry run, unless `dryRun` is false: show its counts and its sample to the user first. " +
+  "Plants that others change meanwhile are left alone, and listed in `left`. If `complete` is false, `message` says why; call it again to continue. revert_changes with its `batch` undoes it.";
+
+const bulkOutput = planOutput(previewMembers, startBulkCounts());
+
 const plantOperations: Endpoints = {
   createPlant: operation({
     at: "POST /plants",
@@ -249,7 +256,16 @@ const plantOperations: Endpoints = {
     answers: answerBulk("change", 1, 0),
     fails: ["BadPatch", "JobConflict"],
     run: changePlants("change"),
-    tool: changeTool,
+    answer: answerPlan,
+    tool: {
+      name: "change_plants",
+      title: "Change all plants that match",
+      description: `Applies \`patch\` to every plant that matches all filters${HOW_TO_BULK}`,
+      members: patchArguments,
+      toBody: ({ patch }) => patch,
+      output: bulkOutput,
+      show: showPlan,
+    },
   }),
   removePlants: operation({
     at: "DELETE /plants",
@@ -263,7 +279,14 @@ const plantOperations: Endpoints = {
     answers: answerBulk("remove", 0, 1),
     fails: ["BadCondition", "JobConflict"],
     run: changePlants("remove"),
-    tool: removeTool,
+    answer: answerPlan,
+    tool: {
+      name: "remove_plants",
+      title: "Remove all plants that match",
+      description: `Removes every plant that matches all filters${HOW_TO_BULK}`,
+      output: bulkOutput,
+      show: showPlan,
+    },
   }),
   createPlants: operation({
     at: "POST /plants/batch",
@@ -512,6 +535,6 @@ const plantOperations: Endpoints = {
     fails: ["BadQuery", "ChangesGone"],
     run: countChanges,
   }),
-  revertChanges: revertOperation(revertTool),
+  ...revertOperations,
   ...jobOperations,
 };

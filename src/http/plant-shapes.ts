@@ -182,7 +182,7 @@ export const counted = {
   exact: flag(true, "False if there may be more."),
 };
 
-export const BulkPreview = define("BulkPreview", {
+export const previewMembers = {
   plants: integer(2, "Plants that match."),
   exact: flag(true, "False if more may match."),
   sample: list(
@@ -199,4 +199,5 @@ export const BulkPreview = define("BulkPreview", {
     ),
     `Up to ${SAMPLE_LENGTH} plants that would be changed.`,
   ),
-});
+};
+export const BulkPreview = define("BulkPreview", previewMembers);

@@ -1,13 +1,11 @@
-/** POST /changes/revert: a preview as JSON, or NDJSON with progress and the plants that were left alone. */
+/** POST /changes/revert: what it would undo, and undoing it. */
 
-import { type BulkOptions, type Left, SAMPLE_LENGTH } from "../domain/bulk.ts";
+import { type BulkOptions, SAMPLE_LENGTH } from "../domain/bulk.ts";
 import { changeTypes, nameBatch } from "../domain/change.ts";
-import { formatJson } from "../domain/json.ts";
 import {
   openRange,
   parseRevert,
   previewRange,
-  type Range,
   readTouched,
   revertBlock,
   revertRules,
@@ -15,22 +13,22 @@ import {
   type RevertRequest as Wanted,
   startCounts,
 } from "../domain/revert.ts";
-import { type Endpoint, json, jsonBody, ok, operation, type Tool } from "./endpoint.ts";
-import { requireOpen } from "./body.ts";
+import { type Endpoints, json, jsonBody, ok, operation } from "./endpoint.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import {
-  answerBulk,
+  answerPlan,
   BULK_TYPE,
-  bulkOptionsFor,
+  openBulk,
   PLANT_BYTES,
+  type Plan,
   runBulk,
   startBulkReport,
 } from "./bulk.ts";
 import type { Exchange, Input } from "./exchange.ts";
-import { asyncHeaders, revertFields, type Values } from "./field.ts";
-import { answerText } from "./answer.ts";
+import { asyncHeaders, dryRunArgument, revertFields, type Values } from "./field.ts";
 import { accepted } from "./jobs.ts";
 import { id, Plant } from "./plant-shapes.ts";
+import { planOutput, showPlan } from "./tools.ts";
 import {
   define,
   describeRules,
@@ -51,36 +49,31 @@ const PAGE_BYTES = 1_048_576;
 const PASS_SHARE = 0.25;
 
 async function revertChanges(
-  {
-    query,
-    headers,
-    body: wanted,
-  }: Input<object, Values<typeof revertFields>, Values<typeof asyncHeaders>, Wanted>,
+  { query, body: wanted }: Input<object, Values<typeof revertFields>, object, Wanted>,
   exchange: Exchange,
-): Promise<Response> {
-  const range = await openRevert(exchange, wanted);
-  if (wanted.dryRun === true)
-    return answerText(exchange, formatJson(await previewRevert(exchange, range, exchange.signal)));
-  const report = startReport(query.batch);
-  const run = (options: BulkOptions) => revertAll(exchange, range, report, options);
-  return answerBulk(exchange, { kind: "revert", request: wanted, report, run }, headers.Prefer);
+): Promise<Plan> {
+  const { store } = exchange.service;
+  // A pass reserves what it collects.
+  await openBulk(exchange, PAGE_BYTES);
+  const range = await openRange(store, wanted);
+  const report = startBulkReport(startCounts(), query.batch ?? nameBatch("revert"));
+  return {
+    kind: "revert",
+    request: wanted,
+    isDry: wanted.dryRun === true,
+    // Throws a Refusal if the range concerns too many plants.
+    preview: (options) =>
+      previewRange(store, { ...range, dryRun: true }, optionsFor(exchange, options)),
+    report,
+    run: (options) => {
+      const limits = limitPass(exchange, options);
+      const touched = readTouched(store, range, limits);
+      return runBulk(exchange, report, options, touched, (block, writer) =>
+        revertBlock(store, block, writer, report, limits),
+      );
+    },
+  };
 }
-
-/** Reserves memory for one page, then opens the range. A pass reserves what it collects. */
-export async function openRevert(exchange: Exchange, wanted: Wanted): Promise<Range> {
-  exchange.reserve(PAGE_BYTES, ANSWERS_SHARE);
-  await requireOpen(exchange.request);
-  exchange.waitLong();
-  return openRange(exchange.service.store, wanted);
-}
-
-/** Throws a Refusal if the range concerns too many plants. */
-export const previewRevert = (exchange: Exchange, range: Range, signal: AbortSignal) =>
-  previewRange(
-    exchange.service.store,
-    { ...range, dryRun: true },
-    optionsFor(exchange, bulkOptionsFor(exchange, signal)),
-  );
 
 const optionsFor = (exchange: Exchange, options: BulkOptions): RevertOptions => ({
   ...exchange.service.config,
@@ -103,30 +96,11 @@ function limitPass(exchange: Exchange, options: BulkOptions): RevertOptions {
   };
 }
 
-export const startReport = (batch = nameBatch("revert")) => startBulkReport(startCounts(), batch);
-
-type Report = ReturnType<typeof startReport>;
-
-/** Reverts block by block and updates the report. Yields the plants that were left alone. */
-export function revertAll(
-  exchange: Exchange,
-  range: Range,
-  report: Report,
-  options: BulkOptions,
-): AsyncGenerator<readonly Left[]> {
-  const { store } = exchange.service;
-  const limits = limitPass(exchange, options);
-  const touched = readTouched(store, range, limits);
-  return runBulk(exchange, report, options, touched, (block, writer) =>
-    revertBlock(store, block, writer, report, limits),
-  );
-}
-
 const moment = (example: unknown, description: string): Shape => ({
   schema: { type: ["integer", "string"], description: `${description} Its number, or a time.` },
   example,
 });
-export const revertMembers = describeRules(revertRules, {
+const revertMembers = describeRules(revertRules, {
   from: moment(1_767_225_600_000_001, "The first change."),
   to: moment("2026-01-01T00:00:05.000Z", "The last change."),
   by: text("till", "Only changes by the token of this name."),
@@ -136,7 +110,7 @@ export const revertMembers = describeRules(revertRules, {
 });
 const RevertRequest = define("RevertRequest", revertMembers);
 
-export const RevertPreview = define("RevertPreview", {
+const previewMembers = {
   plants: integer(2, "Plants that the changes concern."),
   revertible: integer(1, "Plants that would return to their earlier state."),
   unchanged: integer(0, "Plants that are in that state already."),
@@ -165,14 +139,15 @@ export const RevertPreview = define("RevertPreview", {
     ),
     `Up to ${SAMPLE_LENGTH} of the plants changed since: their state now.`,
   ),
-});
+};
+const RevertPreview = define("RevertPreview", previewMembers);
 
 const REVERT_EXAMPLE =
   '{"id":2,"status":412,"error":3003,"message":"The plant was changed since; it was left as it is."}\n' +
   '{"plants":2,"reverted":1,"unchanged":0,"changedSince":1,"refused":0,"batch":"revert 2026-01-02T00:00:00.000Z","complete":true}\n';
 
-export const revertOperation = (tool: Tool<unknown, unknown>): Endpoint =>
-  operation({
+export const revertOperations: Endpoints = {
+  revertChanges: operation({
     at: "POST /changes/revert",
     scopes: ["plants:write", "plants:read"],
     kind: "batch",
@@ -189,7 +164,7 @@ export const revertOperation = (tool: Tool<unknown, unknown>): Endpoint =>
     headers: asyncHeaders,
     body: jsonBody(RevertRequest, parseRevert),
     run: revertChanges,
-    tool,
+    answer: answerPlan,
     answers: {
       ...ok("The result, or the preview of a dry run.", {
         ...json(RevertPreview),
@@ -198,4 +173,19 @@ export const revertOperation = (tool: Tool<unknown, unknown>): Endpoint =>
       ...accepted,
     },
     fails: ["BadBody", "ChangesGone", "RangeTooLarge"],
-  });
+    tool: {
+      name: "revert_changes",
+      title: "Undo changes",
+      description:
+        "Each plant that the selected changes concern returns to its state before them, unless it was changed since. " +
+        "Select them by at least one of `from`, `to`, `by`, `batch` and `types`. A dry run, unless `dryRun` is false: show its counts and its sample to the user first. " +
+        "If `complete` is false, `message` says why; call it again to continue.",
+      output: planOutput(previewMembers, startCounts()),
+      // Its `batch` selects changes. The one of the query names the writes.
+      arguments: { ...revertMembers, dryRun: dryRunArgument },
+      parse: (input) => ({ range: parseRevert({ ...input, dryRun: input["dryRun"] ?? true }) }),
+      toBody: ({ range }) => range,
+      show: showPlan,
+    },
+  }),
+};

@@ -1,14 +1,6 @@
 /** The tools that agents call through /mcp: operations, as a model sees them. Ids are strings, because its JSON would round them. */
 
-import {
-  type Bulk,
-  describeLeft,
-  type Left,
-  previewBulk,
-  requireFilter,
-  startBulkCounts,
-} from "../domain/bulk.ts";
-import { nameBatch } from "../domain/change.ts";
+import { describeLeft } from "../domain/bulk.ts";
 import { describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/members.ts";
 import type { Filter, FilterName } from "../domain/filter.ts";
@@ -16,17 +8,16 @@ import type { PlantQuery } from "../domain/page.ts";
 import { describe, findPlainInt64, formatJson, isObject, quoteIds } from "../domain/json.ts";
 import { findCursor, formatCursor, formatSort, type Ordering, toOrder } from "../domain/sort.ts";
 import { rehearse } from "../domain/decide.ts";
-import { parseRevert, type RevertRequest, startCounts } from "../domain/revert.ts";
 import type { Scope } from "../domain/token.ts";
-import { type Done, parseWrite, type Patch, type PlantWrite, refuseLine } from "../domain/write.ts";
-import { bulkOptionsFor, changeAll, matchOptionsFor, openBulk, startChange } from "./bulk.ts";
+import { type Done, parseWrite, type PlantWrite, refuseLine } from "../domain/write.ts";
+import { bulkOptionsFor, type Plan } from "./bulk.ts";
 import type { Arguments, Endpoint, Tool } from "./endpoint.ts";
 import type { Exchange, Input } from "./exchange.ts";
 import {
   type Argument,
-  bulkFields,
   changeFields,
   contentArguments,
+  dryRunArgument,
   type Field,
   type Fields,
   filterFields,
@@ -35,23 +26,17 @@ import {
   limitTo,
   plantFields,
   toArgument,
+  truth,
   writeFields,
 } from "./field.ts";
-import { BulkPreview, Change, patchArguments, StoredPlant } from "./plant-shapes.ts";
+import { Change, StoredPlant } from "./plant-shapes.ts";
 import { openSort } from "./plants.ts";
-import {
-  openRevert,
-  previewRevert,
-  revertAll,
-  revertMembers,
-  RevertPreview,
-  startReport,
-} from "./revert.ts";
 import {
   flag,
   integer,
   list,
   mapValues,
+  type Members as Shapes,
   object,
   type Schema,
   schemas,
@@ -86,7 +71,7 @@ export function createTools(operations: readonly Endpoint[]): Tools {
 }
 
 function toCallable(endpoint: Endpoint, tool: Tool): Callable {
-  const { kind, scopes = [], also, path = {}, query = {}, headers = {}, run } = endpoint;
+  const { kind, scopes = [], also, path = {}, query = {}, headers = {}, refine, run } = endpoint;
   const {
     title,
     description,
@@ -101,19 +86,22 @@ function toCallable(endpoint: Endpoint, tool: Tool): Callable {
     argument === undefined ? [] : [[toArgumentName(name), argument] as const],
   );
   const known: Arguments = tool.arguments ?? {
-    ...mapValues(path, (field) => field.argument ?? toArgument(field)),
+    ...toArguments(path),
     ...members,
     ...Object.fromEntries(named),
-    ...mapValues(query, (field) => field.argument ?? toArgument(field)),
+    ...toArguments(query),
   };
   const isRead = scopes.every((scope) => scope.endsWith(":read"));
-  const toInput = (values: Members): Input => ({
-    path: pick(path, values),
-    query: pick(query, values),
-    headers: mapValues(headers, ({ fallback }, name) => values[toArgumentName(name)] ?? fallback),
-    form: "",
-    body: toBody === undefined ? pick(members, values) : toBody(values),
-  });
+  const toInput = (values: Members): Input => {
+    const input = {
+      path: pick(path, values),
+      query: pick(query, values),
+      headers: pick(headers, values),
+      form: "",
+      body: endpoint.body && (toBody === undefined ? pick(members, values) : toBody(values)),
+    };
+    return refine === undefined ? input : { ...input, query: refine(input) };
+  };
   return {
     scopes: [...scopes, ...(also?.scopes ?? [])],
     listed: {
@@ -134,19 +122,29 @@ function toCallable(endpoint: Endpoint, tool: Tool): Callable {
       if (call !== undefined) return call(exchange, values as never);
       const asked = toInput(values);
       const result = await run(asked, exchange);
-      return format(show === undefined ? result : show(result, asked));
+      return format(show === undefined ? result : await show(result, asked, exchange));
     },
   };
 }
 
-/** As in `ifMatch`. */
-const toArgumentName = (header: string): string =>
-  header.replaceAll("-", "").replace(/^[A-Z]/, (letter) => letter.toLowerCase());
+/** As in `ifMatch` and `dryRun`. */
+const toArgumentName = (name: string): string =>
+  name
+    .replaceAll(/[-_](\w)/g, (_, letter: string) => letter.toUpperCase())
+    .replace(/^[A-Z]/, (letter) => letter.toLowerCase());
+
+const toArguments = (fields: Fields): Arguments =>
+  Object.fromEntries(
+    Object.entries(fields).map(([name, field]) => [
+      toArgumentName(name),
+      field.argument ?? toArgument(field),
+    ]),
+  );
 
 const pick = (fields: Arguments | Fields, values: Members): object =>
   mapValues<Arguments[string] | Fields[string], unknown>(
     fields,
-    ({ fallback }, name) => values[name] ?? fallback,
+    ({ fallback }, name) => values[toArgumentName(name)] ?? fallback,
   );
 
 /** A schema of the description, on its own, with the ids of plants as strings. */
@@ -180,11 +178,7 @@ const calling = <Values extends object>(
   call: (exchange: Exchange, values: Values) => Promise<string>,
 ): Pick<Tool, "arguments" | "call"> => ({
   arguments: known,
-  call: async (exchange: Exchange, values: Values) => {
-    const named: { readonly batch?: string; readonly dryRun?: boolean } = values;
-    if (named.dryRun !== true) await exchange.requireFree({ batch: named.batch });
-    return call(exchange, values);
-  },
+  call,
 });
 
 const batch = toArgument(writeFields.batch);
@@ -278,8 +272,6 @@ async function readHistory(
   }
 }
 
-const LEFT_MAX = 20;
-
 /** A client waits for an answer for a minute or so. */
 const BULK_MS_MAX = 45_000;
 const TIME_OVER = "The call reached its time limit; call again to continue.";
@@ -287,17 +279,16 @@ const TIME_OVER = "The call reached its time limit; call again to continue.";
 /** Runs long work, which ends if the client leaves, its token becomes invalid, or the time is over. */
 async function runLong(
   exchange: Exchange,
-  work: (signal: AbortSignal) => Promise<string>,
-): Promise<string> {
-  const { request, service, token } = exchange;
+  work: (signal: AbortSignal) => Promise<object>,
+): Promise<object> {
+  const { service, token, authorization } = exchange;
   service.rates.requireBatch(token);
   const ending = new AbortController();
   const end = (refusal: Refusal): void => ending.abort(refusal);
   // Before the work begins, which refuses a client that has left already.
-  request.signal.addEventListener("abort", () => end(new Refusal("body_incomplete")));
+  exchange.signal.addEventListener("abort", () => end(new Refusal("body_incomplete")));
   const timer = setTimeout(() => end(new Refusal("store_busy", TIME_OVER)), BULK_MS_MAX);
-  const header = request.headers.get("authorization") ?? "";
-  const unwatch = service.authenticator.watch({ header, onInvalid: end });
+  const unwatch = service.authenticator.watch({ header: authorization, onInvalid: end });
   try {
     return await work(ending.signal);
   } finally {
@@ -306,51 +297,43 @@ async function runLong(
   }
 }
 
-async function formatReport(report: object, blocks: AsyncIterable<readonly Left[]>) {
-  const shown: object[] = [];
-  for await (const left of blocks)
-    shown.push(...left.slice(0, LEFT_MAX - shown.length).map(describeLeft));
-  return format({ ...report, left: shown });
-}
+/** A model reads the whole report, so it is short. */
+const LEFT_MAX = 20;
 
-async function revertChanges(exchange: Exchange, order: RevertRequest): Promise<string> {
-  return runLong(exchange, async (signal) => {
-    const range = await openRevert(exchange, order);
-    // Also before a revert, so it has the bounds of a dry run.
-    const preview = await previewRevert(exchange, range, signal);
-    if (order.dryRun === true) return format(preview);
-    const report = startReport();
-    return formatReport(
-      report,
-      revertAll(exchange, range, report, bulkOptionsFor(exchange, signal)),
-    );
-  });
-}
-
-type Matching = Filter &
-  Pick<Bulk, "except"> & {
-    readonly all: boolean;
-    readonly batch?: string | undefined;
-    readonly dryRun: boolean;
-  };
-
-async function changeMatching(
+/** What becomes of a change of many plants, for an agent: the preview, or the report at its end. */
+export const showPlan = (
+  { kind, isDry, preview, report, run }: Plan,
+  _input: object,
   exchange: Exchange,
-  order: Matching & { readonly patch?: Patch },
-): Promise<string> {
-  const { batch: named, dryRun: isDry, patch, all, except, ...filter } = order;
-  requireFilter(filter, all);
-  const bulk = { filter, except, patch };
-  return runLong(exchange, async (signal) => {
-    await openBulk(exchange);
+): Promise<object> =>
+  runLong(exchange, async (signal) => {
     const options = bulkOptionsFor(exchange, signal);
-    if (isDry)
-      return format(
-        await previewBulk(exchange.service.store, bulk, matchOptionsFor(exchange, options)),
-      );
-    const report = startChange(named ?? nameBatch(patch === undefined ? "remove" : "change"));
-    return formatReport(report, changeAll(exchange, bulk, report, options));
+    // Also before a revert, so it has the bounds of a dry run.
+    const previewed = isDry || kind === "revert" ? await preview(options) : {};
+    if (isDry) return previewed;
+    await exchange.requireFree(report);
+    const left: object[] = [];
+    for await (const block of run(options))
+      left.push(...block.slice(0, LEFT_MAX - left.length).map(describeLeft));
+    return { ...report, left };
   });
+
+const failure = { status: integer(), error: integer(), message: text() };
+
+/** The schema of that: a preview, or a report with these counts. */
+export function planOutput(preview: Shapes, counts: Readonly<Record<string, number>>): Shape {
+  const members = {
+    ...preview,
+    ...mapValues(counts, () => integer()),
+    batch: text(undefined, "The name of the writes in the journal."),
+    complete: flag(undefined, "False if the work was interrupted; `message` says why."),
+    left: list(
+      object({ id: text(), ...failure }),
+      `The first ${LEFT_MAX} plants that were left alone.`,
+    ),
+    ...failure,
+  };
+  return object(members, { optional: Object.keys(members).filter((name) => name !== "plants") });
 }
 
 interface Writing {
@@ -382,7 +365,7 @@ function parseWrites({ writes, upsert }: Writing): PlantWrite[] {
   });
 }
 
-async function writePlants(exchange: Exchange, order: Writing): Promise<string> {
+async function writePlants(exchange: Exchange, order: Writing): Promise<object> {
   const { service, token, startedAtMs } = exchange;
   const { store } = service;
   const writes = parseWrites(order);
@@ -408,18 +391,9 @@ async function writePlants(exchange: Exchange, order: Writing): Promise<string> 
         outcome instanceof Refusal ? describeRefusal(outcome) : { status: 200, outcome },
       ),
     );
-    return format({ dryRun: order.dryRun, results });
+    return { dryRun: order.dryRun, results };
   });
 }
-
-const truth = (description: string, fallback: boolean): Argument<boolean> => ({
-  ...flag(undefined, description, { default: fallback }),
-  expected: "true or false",
-  optional: true,
-  fallback,
-  find: (input) => (typeof input === "boolean" ? input : undefined),
-});
-const dryRun = truth("False changes plants.", true);
 
 const writeMembers = {
   id: idArgument,
@@ -441,29 +415,6 @@ const writes: Argument<readonly Members[]> = {
   find: (input) =>
     Array.isArray(input) && input.length <= WRITES_MAX && input.every(isObject) ? input : undefined,
 };
-
-const EXCEPT_MAX = 1_000;
-const matching = {
-  ...filterArguments,
-  all: toArgument(bulkFields.all),
-  except: {
-    ...list(text(), "Not the plants with these ids.", { maxItems: EXCEPT_MAX }),
-    expected: `a list of at most ${EXCEPT_MAX} ids, each ${idArgument.expected}`,
-    optional: true,
-    find: (input: unknown) => {
-      const ids = Array.isArray(input) && input.length <= EXCEPT_MAX && input.map(idArgument.find);
-      return ids && ids.every((each) => each !== undefined) ? ids : undefined;
-    },
-  },
-  dryRun,
-  batch,
-};
-
-const DRY_RUN =
-  "A dry run, unless `dryRun` is false: show its counts and its sample to the user first.";
-const OR_ALL = "; at least one is needed, or `all`.";
-const REPORT =
-  "Plants that others change meanwhile are left alone, and listed in `left`. If `complete` is false, `message` says why; call it again to continue. revert_changes with its `batch` undoes it.";
 
 const NEXT =
   "`next` is the `after` of the next page. A page may be short, or empty, and still have one.";
@@ -506,8 +457,6 @@ export const historyTool: Tool<unknown, unknown> = {
   ),
 };
 
-const failure = { status: integer(), error: integer(), message: text() };
-
 export const writeTool: Tool<unknown, unknown> = {
   name: "write_plants",
   title: "Write many plants",
@@ -528,60 +477,12 @@ export const writeTool: Tool<unknown, unknown> = {
       writes,
       upsert: truth("A plant whose id is taken replaces the stored one.", false),
       atomic: truth("One transaction: all writes, or none.", false),
-      dryRun,
+      dryRun: dryRunArgument,
       batch,
     },
-    writePlants,
+    async (exchange, order) => {
+      if (!order.dryRun) await exchange.requireFree(order);
+      return format(await writePlants(exchange, order));
+    },
   ),
-};
-
-/** A preview, or a report with these counts. */
-function outputOf({ schema }: Pick<Shape, "schema">, counts: object): Shape {
-  const { properties } = toOutputSchema(schema) as { readonly properties: Record<string, Schema> };
-  const report = object({
-    ...mapValues(counts as Readonly<Record<string, number>>, () => integer()),
-    batch: text(undefined, "The name of the writes in the journal."),
-    complete: flag(undefined, "False if the work was interrupted; `message` says why."),
-    left: list(
-      object({ id: text(), ...failure }),
-      `The first ${LEFT_MAX} plants that were left alone.`,
-    ),
-    ...failure,
-  });
-  const all = { ...properties, ...(report.schema["properties"] as Record<string, Schema>) };
-  return { schema: { type: "object", required: ["plants"], properties: all }, example: undefined };
-}
-
-const changeOutput = outputOf(BulkPreview, startBulkCounts());
-
-export const changeTool: Tool<unknown, unknown> = {
-  name: "change_plants",
-  title: "Change all plants that match",
-  description: `Applies \`patch\` to every plant that matches all filters${OR_ALL} ${DRY_RUN} ${REPORT}`,
-  output: changeOutput,
-  ...calling<Matching & { readonly patch: Patch }>(
-    { ...matching, ...patchArguments },
-    changeMatching,
-  ),
-};
-
-export const removeTool: Tool<unknown, unknown> = {
-  name: "remove_plants",
-  title: "Remove all plants that match",
-  description: `Removes every plant that matches all filters${OR_ALL} ${DRY_RUN} ${REPORT}`,
-  output: changeOutput,
-  ...calling<Matching>(matching, changeMatching),
-};
-
-export const revertTool: Tool<unknown, unknown> = {
-  name: "revert_changes",
-  title: "Undo changes",
-  description:
-    "Each plant that the selected changes concern returns to its state before them, unless it was changed since. " +
-    "Select them by at least one of `from`, `to`, `by`, `batch` and `types`. A dry run, unless `dryRun` is false: show its counts and its sample to the user first. " +
-    "If `complete` is false, `message` says why; call it again to continue.",
-  output: outputOf(RevertPreview, startCounts()),
-  arguments: { ...revertMembers, dryRun },
-  parse: (input) => ({ ...parseRevert({ ...input, dryRun: input["dryRun"] ?? true }) }),
-  call: revertChanges,
 };
