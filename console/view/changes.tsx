@@ -207,22 +207,28 @@ function UndoShown({ filter }: { readonly filter: ChangeFilter }): JSX.Element |
   /** All of it is as it was before, or was changed since. */
   const isOver = useSignal(false);
   const known = useRef(undos.peek());
+  /** The number of the newest change that was counted, and those that arrived before the count. */
+  const counted = useRef(0);
+  const early = useRef<readonly Change[]>([]);
   const { by, batch, from, to, type } = filter;
   const types = type && [type];
+  const countLater = (changes: readonly Change[]): number =>
+    changes.filter((change) => change.seq > counted.current && isShown(filter, change)).length;
   useEffect(() => {
     const leaving = new AbortController();
     countChanges({ by, batch, from, to, types }, leaving.signal).then(
-      ([counted]) => {
-        const { created = 0, replaced = 0, removed = 0 } = counted ?? {};
-        count.value = created + replaced + removed;
+      ([found]) => {
+        const { created = 0, replaced = 0, removed = 0, last = 0 } = found ?? {};
+        counted.current = last;
+        count.value = created + replaced + removed + countLater(early.current);
       },
       () => undefined,
     );
     return () => leaving.abort();
   }, []);
   useEffect(() => {
-    if (count.value !== undefined)
-      count.value += arrived.value.filter((change) => isShown(filter, change)).length;
+    if (count.value === undefined) early.current = [...early.current, ...arrived.value];
+    else count.value += countLater(arrived.value);
   }, [arrived.value]);
   // Changes that come later are not those that are shown.
   const findRange = (): RevertRange => ({ by, batch, from, to: to ?? findNewest(), types });

@@ -177,12 +177,34 @@ describeInBrowser("a question about an undo", () => {
     expect(await page.getByRole("dialog").count()).toBe(0);
   });
 
-  test("of what a filter shows is about the changes that were shown", async (visit) => {
-    const { user, service } = await visit.open({ at: "#/changes?by=Bernd" });
+  test("of what a filter shows is about the changes that were shown, each counted once", async (visit) => {
+    const { page, user, service } = await visit.open({ at: "#/changes?by=Bernd" });
     const write = (id: bigint): Promise<unknown> =>
       service.store.createPlant({ id, name: `Yew ${id}`, tag: undefined }, { token: "Bernd" });
-    await write(3_001n);
-    await write(3_002n);
+    // The first is counted before it arrives, the second arrives before it is counted.
+    const [followed, wasCounted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    await page.route(
+      (url) => url.pathname === "/changes",
+      async (route) => {
+        const { accept } = route.request().headers();
+        if (accept === "text/event-stream") {
+          followed.resolve();
+          await wasCounted.promise;
+        }
+        await route.continue();
+      },
+    );
+    await page.route("**/changes/counts?*", async (route) => {
+      if (!route.request().url().includes("by=Bernd")) return route.continue();
+      await followed.promise;
+      await write(3_001n);
+      const response = await route.fetch();
+      wasCounted.resolve();
+      await write(3_002n);
+      await page.getByText("Added 2 plants").first().waitFor();
+      return route.fulfill({ response });
+    });
+    await page.reload();
     await user.click("Undo these 2", { button: "Undo 2 plants" });
     await write(3_003n);
     await user.see({ text: "Undo these 3" });
