@@ -76,8 +76,9 @@ function measureDistances(changed: readonly string[]): ReadonlyMap<string, numbe
 }
 
 const nameOf = (file: string): string => basename(file).replace(/(\.test)?\.tsx?$/, "");
-/** `src/store/sqlite/writer.ts` and `test/store/disk.test.ts` are of one. */
-const folderOf = (file: string): string => /^(?:(?:src|test)\/)?(\w+)\//.exec(file)?.[1] ?? "";
+/** `src/store/sqlite/writer.ts` and `test/store/disk.test.ts` are of one. A browser loads the pages, so no import shows it. */
+const folderOf = (file: string): string =>
+  (/^(?:(?:src|test)\/)?(\w+)\//.exec(file)?.[1] ?? "").replace(/^(browser|reference)$/, "console");
 
 /** Those that a change can break, the nearest first. */
 function listNear(changed: readonly string[]): string[] {
