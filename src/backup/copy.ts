@@ -46,9 +46,7 @@ export async function backUpStore(from: string, to: string, signal: AbortSignal)
   const path = findFree(to, "Choose another name, or move it away first.");
   if (companions.some((suffix) => realpathSync(from) + suffix === path))
     throw new StoreOpenError(`${path} is a name that SQLite uses for a part of the store.`);
-  return createFile(path, false, (staged) =>
-    runOnThread<StoreFacts>({ kind: "copy", from, to: staged }, signal),
-  );
+  return createFile(path, false, (staged) => runOnThread(signal, "copyStore", from, staged));
 }
 
 /** Makes a new store of the backup file at `from`, which may be packed. It belongs to the owner of its folder. */
@@ -68,9 +66,7 @@ export async function restoreFile(from: string, to: string, signal: AbortSignal)
 
 async function restorePlain(from: string, to: string, signal: AbortSignal) {
   requireStore(from);
-  return createStore(to, (staged) =>
-    runOnThread<StoreFacts>({ kind: "restoreFile", from, to: staged }, signal),
-  );
+  return createStore(to, (staged) => runOnThread(signal, "copyBackup", from, staged));
 }
 
 export function createStore<Facts>(to: string, make: (staged: string) => Promise<Facts>) {

@@ -11,7 +11,7 @@ import { StoreOpenError } from "../domain/errors.ts";
 import { nameNote, type Note, parseNote } from "./names.ts";
 import type { Place } from "./place.ts";
 import { hasEnded, nameProcess } from "./scratch.ts";
-import type { Source } from "./tasks.ts";
+import type { Source } from "./ship.ts";
 
 /** A writer that writes renews its lease this often, and loses it after three times as long. */
 const RENEW_MS = 20_000;

@@ -5,7 +5,6 @@ import { dirname, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { findDiskFree, measureFiles, readStore } from "../store/sqlite/database.ts";
 import { copyStore, digestState } from "./copy.ts";
-import type { BackUpTask, CheckTask, Digest, ProveTask, PruneTask } from "./tasks.ts";
 import {
   type CheckPosition,
   isProof,
@@ -15,9 +14,16 @@ import {
   prefixOfStaged,
   sealOf,
 } from "./names.ts";
-import { digestFile, openPlace, type Place } from "./place.ts";
-import { compareCopies, type KnownSegment, listSuperfluous, type NewestCopy } from "./plan.ts";
-import { describePiece, rebuild, relisting } from "./restore.ts";
+import { digestFile, openPlace, type Place, withPlace } from "./place.ts";
+import {
+  compareCopies,
+  type KnownSegment,
+  listSuperfluous,
+  type NewestCopy,
+  type Retention,
+} from "./plan.ts";
+import { describePiece, rebuild } from "./restore.ts";
+import type { Source } from "./ship.ts";
 import { inspectSegment, isWhole, joinSegments } from "./log.ts";
 import {
   type Damage,
@@ -28,6 +34,33 @@ import {
   readPoint,
   Survey,
 } from "./survey.ts";
+
+interface BackUpTask extends Source {
+  /** The segment that the copy builds on. */
+  readonly serial: number;
+  readonly diskFreeBytesMin: number;
+}
+
+/** The state of the store at a change. */
+interface Digest {
+  readonly change: number;
+  readonly digest: string;
+}
+
+export interface ProveTask extends Source, Digest {
+  /** The new copy. */
+  readonly name: string;
+  /** The file in which it is restored, beside the store: a folder for temporary files may be in memory. */
+  readonly scratch: string;
+  readonly diskFreeBytesMin: number;
+}
+
+/** Reads some pieces, in turn. */
+interface CheckTask extends Source, CheckPosition {}
+
+interface PruneTask extends Source {
+  readonly retention: Retention;
+}
 
 export interface CopyFacts extends NewestCopy, Digest {
   readonly name: string;
@@ -46,9 +79,11 @@ const sizeOf = (path: string): number =>
 const ROOM = 1.5;
 
 /** The copy appears, verified, with a name that tells what it holds and what its bytes are. */
-export async function backUp(task: BackUpTask, open = openPlace): Promise<CopyFacts> {
-  const { from, to, label, instance, serial, diskFreeBytesMin } = task;
-  const place = await open(to, dirname(resolve(from)));
+export const backUp = (task: BackUpTask, open = openPlace): Promise<CopyFacts> =>
+  withPlace(task.to, dirname(resolve(task.from)), (place) => backUpTo(place, task), open);
+
+async function backUpTo(place: Place, task: BackUpTask): Promise<CopyFacts> {
+  const { from, label, instance, serial, diskFreeBytesMin } = task;
   const owner = { label, store: readIdentity(from) };
   const staged = place.stage(`${prefixOfStaged(owner.store)}.${instance}`);
   try {
@@ -72,7 +107,6 @@ export async function backUp(task: BackUpTask, open = openPlace): Promise<CopyFa
     return { name, change, atMs, plants: Number(plants), bytes, digest };
   } finally {
     rmSync(staged, { force: true });
-    place.close();
   }
 }
 
@@ -97,37 +131,37 @@ export async function prove(task: ProveTask): Promise<Proof> {
     throw new StoreOpenError(
       `A proof needs ${bytes} free bytes beside the store, and ${free} are free.`,
     );
-  return relisting(() => proveOnce(task));
-}
-
-async function proveOnce({ from, to, name, change, digest, scratch }: ProveTask): Promise<Proof> {
-  const place = await openPlace(to, dirname(resolve(scratch)));
   try {
-    const history = readStore(from, readHistory);
-    const pieces = await listPieces(place, identityOf(history));
-    const older = new Survey(
-      place,
-      pieces.filter((piece) => piece.name !== name),
-    );
-    const isLedTo = (await older.plan(history, change))?.reached === change;
-    const survey = isLedTo ? older : new Survey(place, pieces);
-    const { plan, reached } = await rebuild(place, survey, history, change, scratch);
-    if (reached.change !== change)
-      throw new StoreOpenError(
-        `${place.url} can be restored up to change ${reached.change} only, not to ${change}.`,
-      );
-    if (digestState(scratch) !== digest)
-      throw new StoreOpenError(
-        `${describePiece(place, plan.copy)}, restored to change ${change}, differs from what the store had.`,
-      );
-    const damage = [...older.listDamage(), ...(isLedTo ? [] : survey.listDamage())];
-    const { copies } = new Survey(place, pieces).know();
-    const [oldest] = copies.toSorted(compareCopies);
-    return { damage, copies: copies.length, oldestAtMs: oldest?.atMs ?? plan.copy.atMs };
+    return await withPlace(task.to, folder, (place) => proveIn(place, task));
   } finally {
-    place.close();
     rmSync(scratch, { force: true });
   }
+}
+
+async function proveIn(place: Place, task: ProveTask): Promise<Proof> {
+  const { from, name, change, digest, scratch } = task;
+  const survey = await openOwn(place, from);
+  const older = survey.without(name);
+  const isLedTo = (await older.plan(change))?.reached === change;
+  const { plan, reached } = await rebuild(isLedTo ? older : survey, change, scratch);
+  if (reached.change !== change)
+    throw new StoreOpenError(
+      `${place.url} can be restored up to change ${reached.change} only, not to ${change}.`,
+    );
+  if (digestState(scratch) !== digest)
+    throw new StoreOpenError(
+      `${describePiece(place, plan.copy)}, restored to change ${change}, differs from what the store had.`,
+    );
+  const { copies } = survey.know();
+  const [oldest] = copies.toSorted(compareCopies);
+  const oldestAtMs = oldest?.atMs ?? plan.copy.atMs;
+  return { damage: survey.listDamage(), copies: copies.length, oldestAtMs };
+}
+
+/** The pieces of a store that is running, with its own history. */
+async function openOwn(place: Place, from: string): Promise<Survey> {
+  const history = readStore(from, readHistory);
+  return new Survey(place, await listPieces(place, identityOf(history)), history);
 }
 
 export interface Checked extends CheckPosition {
@@ -135,58 +169,49 @@ export interface Checked extends CheckPosition {
 }
 
 /** Looks for rot: reads closed pieces, in the order of their names, as far as the share goes. */
-export async function check({ from, to, after, share }: CheckTask): Promise<Checked> {
-  const place = await openPlace(to, dirname(resolve(from)));
-  try {
-    const pieces = (await listPieces(place, readIdentity(from)))
+export const check = ({ from, to, after, share }: CheckTask): Promise<Checked> =>
+  withPlace(to, dirname(resolve(from)), async (place) => {
+    const survey = await openOwn(place, from);
+    const pieces = survey
+      .list()
       .filter((piece) => piece.kind === "copy" || piece.last !== undefined)
       .toSorted((one, other) => (one.name < other.name ? -1 : 1));
     const total = pieces.reduce((sum, { bytes }) => sum + bytes, 0);
-    const survey = new Survey(place, pieces);
     let due = Math.min(1, share) * total;
     let at = after;
     const start = pieces.findIndex(({ name }) => name > at);
     const inTurn = start === -1 ? pieces : [...pieces.slice(start), ...pieces.slice(0, start)];
     for (const next of inTurn) {
       if (next.bytes > due) break;
-      if (next.kind === "copy") await survey.readCopy(next);
-      else await survey.readSegment(next);
-      place.release();
+      await survey.readAll([next]);
       due -= next.bytes;
       at = next.name;
     }
     return { after: at, share: total === 0 ? 0 : due / total, damage: survey.listDamage() };
-  } finally {
-    place.close();
-  }
-}
+  });
 
 /** Removes what is too old, by names, and joins small segments. No piece of another store, and no file that it does not know. */
-export const prune = (task: Omit<PruneTask, "kind">, open = openPlace): Promise<void> =>
-  relisting(() => pruneOnce(task, open));
-
-async function pruneOnce(task: Omit<PruneTask, "kind">, open: typeof openPlace): Promise<void> {
-  const { from, to, instance, retention } = task;
-  const place = await open(to, dirname(resolve(from)));
-  try {
-    const history = readStore(from, readHistory);
-    const store = identityOf(history);
-    const pieces = await listPieces(place, store);
-    const { copies, segments } = await new Survey(place, pieces).readUnnamed();
-    const superfluous = listSuperfluous(copies, segments, history, retention);
-    for (const { name } of superfluous) await place.remove(name);
-    const removed = new Set(superfluous.map(({ name }) => name));
-    const kept = new Survey(
-      place,
-      pieces.filter(({ name }) => !removed.has(name)),
-    );
-    // In a folder segments grow, so there are few.
-    if (place.grow === undefined)
-      await compact(place, kept, `${prefixOfStaged(store)}.${instance}`);
-  } finally {
-    place.close();
-  }
-}
+export const prune = (
+  { from, to, instance, retention }: PruneTask,
+  open = openPlace,
+): Promise<void> =>
+  withPlace(
+    to,
+    dirname(resolve(from)),
+    async (place) => {
+      const survey = await openOwn(place, from);
+      const { history } = survey;
+      const { copies, segments } = await survey.readUnnamed();
+      const superfluous = listSuperfluous(copies, segments, history, retention);
+      for (const { name } of superfluous) await place.remove(name);
+      const removed = new Set(superfluous.map(({ name }) => name));
+      const left = survey.list().filter(({ name }) => !removed.has(name));
+      const prefix = `${prefixOfStaged(identityOf(history))}.${instance}`;
+      // In a folder segments grow, so there are few.
+      if (place.grow === undefined) await compact(place, new Survey(place, left), prefix);
+    },
+    open,
+  );
 
 /** At least this many segments become one of at most this size; fewer if they are as large as that. */
 const COMPACT_LENGTH = 64;

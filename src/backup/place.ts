@@ -79,6 +79,31 @@ export async function openPlace(url: string, scratch: string): Promise<Place> {
     : openFolder(url, scratch);
 }
 
+const LISTINGS_MAX = 5;
+
+/**
+ * Opens a place and closes it. A running service renames a segment when it closes it, and removes pieces: if one is
+ * gone that was listed, `use` starts again with a new list.
+ */
+export async function withPlace<Result>(
+  url: string,
+  scratch: string,
+  use: (place: Place) => Promise<Result>,
+  open = openPlace,
+): Promise<Result> {
+  for (let left = LISTINGS_MAX; ; left--) {
+    const place = await open(url, scratch);
+    try {
+      return await use(place);
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (left === 1 || !(error instanceof GoneError || code === "ENOENT")) throw error;
+    } finally {
+      place.close();
+    }
+  }
+}
+
 function openFolder(url: string, scratch: string): Place {
   const folder = resolve(url);
   const local = openScratch(scratch);

@@ -4,20 +4,28 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { adviseOnTemporaryFiles } from "../store/sqlite/database.ts";
-import { verifyStore } from "./copy.ts";
-import type { ListTask } from "./tasks.ts";
-import { openPlace, type Place } from "./place.ts";
-import { nameNote, parseNote } from "./names.ts";
+import { digestState, verifyStore } from "./copy.ts";
+import { type Place, withPlace } from "./place.ts";
 import { choosePlan, NEWEST, type Run } from "./plan.ts";
-import { chooseStore, describeMissing, describePiece, rebuildTwice, relisting } from "./restore.ts";
+import { chooseStore, describeMissing, describePiece, openSurvey, rebuild } from "./restore.ts";
 import {
   type Damage,
   type FoundStore,
   listStores,
   type Point,
   readIdentity,
-  Survey,
+  type Survey,
 } from "./survey.ts";
+
+export interface ListTask {
+  readonly place: string;
+  readonly label: string;
+  readonly store?: string | undefined;
+  /** Where pieces of a bucket are downloaded. */
+  readonly scratch: string;
+  /** The store file whose backups are listed; by default those of every store. */
+  readonly from?: string;
+}
 
 interface ListedPiece {
   readonly name: string;
@@ -48,40 +56,30 @@ export interface Listed {
   readonly stores: readonly ListedStore[];
 }
 
-export const listPlace = (task: ListTask): Promise<Listed> => relisting(() => listOnce(task));
-
-async function listOnce(task: ListTask): Promise<Listed> {
-  const place = await openPlace(task.place, task.scratch);
-  try {
-    const found = await listStores(place);
-    if (task.store !== undefined && !found.some(({ store }) => store === task.store))
-      await chooseStore(place, task);
-    const own = task.from === undefined ? task.store : readIdentity(task.from);
+export const listPlace = (task: ListTask): Promise<Listed> =>
+  withPlace(task.place, task.scratch, async (place) => {
+    const own = task.from === undefined ? undefined : readIdentity(task.from);
+    const found =
+      task.store === undefined ? await listStores(place) : [await chooseStore(place, task)];
     const wanted = found.filter(({ store }) => own === undefined || own === store);
     const stores: ListedStore[] = [];
     for (const one of wanted) stores.push(await listStore(place, one));
     return { place: place.url, stores };
-  } finally {
-    place.close();
-  }
-}
+  });
 
-async function listStore(place: Place, { store, label, pieces }: FoundStore): Promise<ListedStore> {
-  const survey = new Survey(place, pieces);
+async function listStore(place: Place, found: FoundStore): Promise<ListedStore> {
+  const survey = await openSurvey(place, found);
   // Reading a piece of a bucket means downloading it, so there names have to do.
   if (place.grow !== undefined) await survey.readAll();
   const { copies, segments } = await survey.readUnnamed();
-  const note = parseNote(await place.readNote(nameNote(store)));
-  const known = await survey.findHistory(note);
-  const { history } = known;
-  const plan = choosePlan(copies, segments, history, NEWEST);
+  const plan = choosePlan(copies, segments, survey.history, NEWEST);
   return {
-    store,
-    label,
-    timeline: history.at(-1)?.number ?? 0,
+    store: found.store,
+    label: found.label,
+    timeline: survey.history.at(-1)?.number ?? 0,
     pieces: describePieces(survey),
-    reachable: survey.reachable(history),
-    missing: await describeMissing(survey, known, NEWEST, plan, note),
+    reachable: survey.reachable(),
+    missing: await describeMissing(survey, NEWEST, plan),
   };
 }
 
@@ -135,7 +133,7 @@ export type Verified = ReturnType<typeof verifyStore> & {
 /** Reads every piece, restores the newest state, and replays each way that leads to the newest copy. */
 export async function verifyPlace(task: ListTask): Promise<Verified> {
   try {
-    return await relisting(() => verifyIn(task.scratch, task));
+    return await verifyIn(task.scratch, task);
   } catch (error) {
     const { code, path = "" } = error as NodeJS.ErrnoException;
     const isOfSystem =
@@ -145,28 +143,23 @@ export async function verifyPlace(task: ListTask): Promise<Verified> {
   }
 }
 
-async function verifyIn(folder: string, task: ListTask): Promise<Verified> {
-  const place = await openPlace(task.place, folder);
-  try {
-    const found = await chooseStore(place, task);
-    const survey = new Survey(place, found.pieces);
+const verifyIn = (folder: string, task: ListTask): Promise<Verified> =>
+  withPlace(task.place, folder, async (place) => {
+    const survey = await openSurvey(place, await chooseStore(place, task));
     await survey.readAll();
-    const note = parseNote(await place.readNote(nameNote(found.store)));
-    const known = await survey.findHistory(note);
-    const { history } = known;
     const to = join(folder, "restored.db");
-    const inspect = () => verifyStore(to, "The restored store");
-    const built = await rebuildTwice(place, survey, history, NEWEST, to, inspect);
-    return {
-      ...built.facts,
-      copy: describePiece(place, built.plan.copy),
-      reached: built.reached,
-      changes: built.changes,
-      pieces: found.pieces.length,
-      missing: await describeMissing(survey, known, NEWEST, built.plan, note),
-      damage: built.damage,
-    };
-  } finally {
-    place.close();
-  }
-}
+    const { plan, reached, changes } = await rebuild(survey, NEWEST, to);
+    const [digest, facts] = [digestState(to), verifyStore(to, "The restored store")];
+    const copy = describePiece(place, plan.copy);
+    const missing = await describeMissing(survey, NEWEST, plan);
+    // Two copies of a bucket need not be on the disk at once, beside what was restored.
+    place.release();
+    const older = survey.without(plan.copy.name);
+    if ((await older.plan(reached.change))?.reached === reached.change) {
+      await rebuild(older, reached.change, to);
+      if (digestState(to) !== digest)
+        throw new StoreOpenError(`${copy} differs from the copy before it with its changes.`);
+    }
+    const [pieces, damage] = [survey.list().length, survey.listDamage()];
+    return { ...facts, copy, reached, changes, pieces, missing, damage };
+  });

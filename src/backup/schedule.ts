@@ -15,9 +15,8 @@ import { isBucketUrl, parseStoreUrl } from "../store-url.ts";
 import type { Log } from "../observe/log.ts";
 import type { BackupState } from "../observe/reporter.ts";
 import { within } from "../tick.ts";
-import type { Appended, Reached } from "./ship.ts";
-import type { Checked, CopyFacts, Proof } from "./maintain.ts";
-import type { Source } from "./tasks.ts";
+import type { Appended, Reached, Source } from "./ship.ts";
+import type { CopyFacts, Proof } from "./maintain.ts";
 import { type CheckPosition, labelOf, nameProof } from "./names.ts";
 import type { NewestCopy } from "./plan.ts";
 import { locateBucket } from "./s3.ts";
@@ -67,8 +66,6 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
   const stopping = new AbortController();
   const { signal } = stopping;
   const thread = createThread();
-  const ask = (kind: "recheck" | "finish"): Promise<void> => thread.ask({ ...source, kind });
-  const cover = (copy: NewestCopy): Promise<void> => thread.ask({ ...source, kind: "cover", copy });
   let store: Store | undefined;
   /** A mistyped place never works. */
   let hasAppended = false;
@@ -94,7 +91,7 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
     const late = setTimeout(() => noteAppend("it has taken more than 10 s"), APPEND_MS_MAX).unref();
     try {
       const { checked } = maintainer;
-      const done = await thread.ask<Appended>({ ...source, kind: "append", checked });
+      const done = await thread.ask("append", source, checked);
       if ("forkAbove" in done) {
         await store?.backUps?.startTimeline(done.forkAbove, done.after);
         log.warn("timeline_started", {
@@ -114,8 +111,8 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
     }
   };
 
-  const recheck = (): Promise<void> => ask("recheck");
-  const parts = { config, source, scratch, state, log, explain, append, cover, recheck };
+  const { ask } = thread;
+  const parts = { config, source, scratch, state, log, explain, append, ask };
   const maintainer = createMaintainer(parts, signal);
 
   /** Appends continue while a copy is made, which may take minutes. */
@@ -148,7 +145,7 @@ export function scheduleBackups(config: Config, log: Log, explain: (error: unkno
       const isHanging = (await within(STOP_MS_MAX, atWork)) === undefined;
       if (!isHanging) {
         await within(STOP_MS_MAX, append());
-        await within(STOP_MS_MAX, ask("finish")).catch(() => undefined);
+        await within(STOP_MS_MAX, thread.ask("finish")).catch(() => undefined);
       }
       isEnded = true;
       thread.end();
@@ -167,13 +164,13 @@ interface Maintained {
   readonly log: Log;
   readonly explain: (error: unknown) => string;
   readonly append: () => Promise<Appended | undefined>;
-  readonly cover: (copy: NewestCopy) => Promise<void>;
-  readonly recheck: () => Promise<void>;
+  /** The thread that appends. */
+  readonly ask: ReturnType<typeof createThread>["ask"];
 }
 
 /** The thread that makes copies, proves, looks for rot and prunes. */
 function createMaintainer(
-  { config, source, scratch, state, log, explain, append, cover, recheck }: Maintained,
+  { config, source, scratch, state, log, explain, append, ask }: Maintained,
   signal: AbortSignal,
 ) {
   const { to } = source;
@@ -239,8 +236,7 @@ function createMaintainer(
     const sinceMs = performance.now();
     try {
       const { diskFreeBytesMin } = config;
-      const task = { ...source, kind: "backUp", serial, diskFreeBytesMin } as const;
-      const copy = await thread.ask<CopyFacts>(task);
+      const copy = await thread.ask("backUp", { ...source, serial, diskFreeBytesMin });
       const { name, plants, bytes, atMs } = copy;
       const durationMs = Math.round(performance.now() - sinceMs);
       log.info("backed_up", { to, name, plants, bytes, durationMs });
@@ -249,7 +245,7 @@ function createMaintainer(
       state.currentSinceMs = sinceMs;
       problems.delete("backup_failed");
       retryMs = COPY_RETRY_MS_MIN;
-      await cover(copy);
+      await ask("cover", copy);
       return copy;
     } catch (error) {
       if (!fail("backup_failed", error)) return undefined;
@@ -269,7 +265,7 @@ function createMaintainer(
       log.error("backup_damaged", { to, name, reason: faults.join("; ") });
     }
     // It continues where the place is whole.
-    if (found.length > 0) await recheck();
+    if (found.length > 0) await ask("recheck");
   };
 
   /** Restores the state of the copy without it, and compares. Then older pieces are not needed. */
@@ -277,16 +273,8 @@ function createMaintainer(
     try {
       if (hasJournal && !reaches(await append(), change)) return;
       const { diskFreeBytesMin } = config;
-      const task = {
-        ...source,
-        name,
-        change,
-        digest,
-        kind: "prove",
-        scratch,
-        diskFreeBytesMin,
-      } as const;
-      const { damage, copies, oldestAtMs } = await thread.ask<Proof>(task);
+      const task = { ...source, name, change, digest, scratch, diskFreeBytesMin };
+      const { damage, copies, oldestAtMs } = await thread.ask("prove", task);
       state.proofs++;
       state.proven = { atMs: Date.now(), change, copies, oldestAtMs };
       state.provenSinceMs = performance.now();
@@ -298,10 +286,10 @@ function createMaintainer(
       if (!fail("backup_proof_failed", error)) return;
       state.proofsFailed++;
       isProven = false;
-      await recheck().catch(() => undefined);
+      await ask("recheck").catch(() => undefined);
       return;
     }
-    await thread.ask({ ...source, kind: "prune", retention }).then(
+    await thread.ask("prune", { ...source, retention }).then(
       () => problems.delete("backup_prune_failed"),
       (error: unknown) => fail("backup_prune_failed", error),
     );
@@ -312,8 +300,7 @@ function createMaintainer(
     const { after, share: left } = checked ?? noted ?? { after: "", share: 0 };
     const share = left + elapsedMs / (config.backupCheckDays * DAY_MS);
     try {
-      const task = { ...source, kind: "check", after, share } as const;
-      const { damage, ...done } = await thread.ask<Checked>(task);
+      const { damage, ...done } = await thread.ask("check", { ...source, after, share });
       checked = done;
       problems.delete("backup_check_failed");
       await noteDamage(damage);

@@ -9,7 +9,7 @@ import { dirname, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { type Journal, openJournal, type Page } from "./journal.ts";
 import { Lease } from "./lease.ts";
-import { createFormatter, END, formatHeader, type Tail } from "./log.ts";
+import { createFormatter, END, formatHeader } from "./log.ts";
 import {
   type CheckPosition,
   joinSpans,
@@ -25,9 +25,26 @@ import {
   type Timeline,
 } from "./names.ts";
 import { type GrowingFile, openPlace, type Place } from "./place.ts";
-import { choosePlan, isOnHistory, NEWEST, type NewestCopy } from "./plan.ts";
+import {
+  choosePlan,
+  findNewestCopy,
+  isOnHistory,
+  NEWEST,
+  type NewestCopy,
+  type Plan,
+} from "./plan.ts";
 import { identityOf, listPieces, Survey } from "./survey.ts";
-import type { Source } from "./tasks.ts";
+
+/** A store, and the place of its backups. */
+export interface Source {
+  /** The file of the store. */
+  readonly from: string;
+  /** A folder or a bucket. */
+  readonly to: string;
+  readonly label: string;
+  /** Random, for this run of the service. */
+  readonly instance: string;
+}
 
 export type Appended = Reached | Fork;
 
@@ -201,7 +218,7 @@ export class Appender {
       this.checked ??= checked;
       const prefix = `${prefixOfStaged(owner.store)}.`;
       await place.sweep(prefix, `${prefix}${instance}`);
-      const survey = new Survey(place, await listPieces(place, owner.store));
+      const survey = new Survey(place, await listPieces(place, owner.store), history);
       const noted = this.mustSurvey ? undefined : await findNoted(survey, journal, shipped);
       const found = noted ?? (await findEnd(survey, journal));
       place.release();
@@ -211,7 +228,7 @@ export class Appender {
         return found;
       }
       const { cursor, isCovered } = found;
-      const newest = survey.findNewestCopy(history);
+      const newest = findNewestCopy(survey.know().copies, history);
       const link: Link = {
         place,
         owner,
@@ -222,12 +239,13 @@ export class Appender {
         isCovered,
         coverableFrom: isCovered ? 0 : cursor,
         newest,
-        logBytes: survey.measureLog(history, newest?.change ?? 0),
+        logBytes: measureLog(survey, newest?.change ?? 0),
         segment: undefined,
         noted: { shipped: "", cursors: "", sinceMs: Number.NEGATIVE_INFINITY },
       };
       // A timeline has a piece from its start: it tells a restore that this timeline is the newest.
-      if (!survey.hasPiece((history.at(-1) as Timeline).number)) await this.begin(link);
+      const { number } = history.at(-1) as Timeline;
+      if (!survey.list().some(({ timeline }) => timeline === number)) await this.begin(link);
       this.mustSurvey = false;
       return link;
     } catch (error) {
@@ -358,7 +376,7 @@ async function findNoted(
   journal: Journal,
   shipped: Shipped | undefined,
 ): Promise<End | undefined> {
-  const { history, schema, newest } = journal;
+  const { history, schema } = journal;
   const own = history.at(-1) as Timeline;
   if (shipped === undefined || shipped.schema !== schema) return undefined;
   const { change, isCovered, block, timelines } = shipped;
@@ -369,8 +387,7 @@ async function findNoted(
   if (copies.some((copy) => isOnHistory(history, copy) && copy.change > change)) return undefined;
   if (isCovered && (choosePlan(copies, segments, history, NEWEST)?.reached ?? 0) < change)
     return undefined;
-  const isDiverged = await survey.hasStray(history, change, newest, journal.locate);
-  return isDiverged ? undefined : { cursor: change, isCovered };
+  return (await hasStray(survey, journal, change)) ? undefined : { cursor: change, isCovered };
 }
 
 /** Reads how far the place is whole, and whether the store has what is in it. */
@@ -378,23 +395,49 @@ async function findEnd(survey: Survey, journal: Journal): Promise<End | Fork> {
   const { history, schema, newest, locate } = journal;
   const own = history.at(-1) as Timeline;
   const forkAbove = survey.newestTimeline;
-  if (forkAbove > own.number || (await survey.hasTimeline(own.number, own.id)) === false)
+  const found = forkAbove > own.number ? undefined : await survey.readHistoryOf(own.number);
+  if (forkAbove > own.number || (found !== undefined && found.at(-1)?.id !== own.id))
     return { forkAbove, after: undefined };
-  const plan = await survey.plan(history, NEWEST);
+  const plan = await survey.plan(NEWEST);
   const tail = plan && (await survey.readTail(plan));
   const standing = tail && locate(tail, plan.reached);
   // Changes that no copy leads to yet count too: the next copy would lead to them.
   const isDiverged =
-    standing === "unknown" || (await survey.hasStray(history, plan?.reached ?? 0, newest, locate));
-  const isKnown = (one: Tail): boolean => locate(one) === "known";
+    standing === "unknown" || (await hasStray(survey, journal, plan?.reached ?? 0));
   if (isDiverged)
     return {
       forkAbove,
-      after:
-        standing === "known" ? plan?.reached : await survey.findLastKnown(history, plan, isKnown),
+      after: standing === "known" ? plan?.reached : await findLastKnown(survey, journal, plan),
     };
   // Changes of this schema cannot be replayed on a copy of another one.
   return plan !== undefined && standing === "known"
     ? { cursor: plan.reached, isCovered: plan.copy.schema === schema }
     : { cursor: newest, isCovered: false };
 }
+
+/** Whether the place has a change after `reached` that the store never had. */
+async function hasStray(survey: Survey, journal: Journal, reached: number): Promise<boolean> {
+  for await (const { tail, change } of survey.readBlocksAfter(reached))
+    if (journal.locate(tail, change) === "unknown") return true;
+  return survey.furthest() > journal.newest;
+}
+
+/** The last state in the place that the store had, with or without a way to it; 0 if there is none. */
+async function findLastKnown(
+  survey: Survey,
+  { locate }: Journal,
+  plan: Plan | undefined,
+): Promise<number> {
+  const copied = plan && (await survey.readTail({ ...plan, steps: [], reached: plan.copy.change }));
+  let known = copied !== undefined && locate(copied) === "known" ? copied.last : 0;
+  for await (const { tail } of survey.readBlocksAfter(0))
+    if (locate(tail) === "known") known = Math.max(known, tail.last);
+  return known;
+}
+
+/** The size of the segments behind a change, by their names. */
+const measureLog = (survey: Survey, change: number): number =>
+  survey
+    .listOnHistory()
+    .filter(({ segment: { last = NEWEST } }) => last > change)
+    .reduce((sum, { segment }) => sum + segment.bytes, 0);

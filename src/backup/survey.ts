@@ -20,7 +20,6 @@ import {
   choosePlan,
   endOf,
   findFurthest,
-  findNewestCopy,
   type KnownCopy,
   type KnownSegment,
   listReachable,
@@ -89,7 +88,7 @@ interface InspectedCopy extends Point {
   readonly fault?: undefined;
 }
 
-type Broken = { readonly fault: string };
+type Broken = { readonly fault: string; readonly history?: undefined };
 
 function inspectCopy(path: string, copy: Copy): InspectedCopy | Broken {
   const { digest } = copy;
@@ -137,24 +136,38 @@ export interface Damage {
   readonly faults: readonly string[];
 }
 
-export interface KnownHistory {
-  readonly history: readonly Timeline[];
-  /** The numbers of later timelines that have pieces, and none that can be read. */
-  readonly unreadable: readonly number[];
-}
-
-/** The pieces of one store in a place. */
+/** The pieces of one store in a place, and the history that is wanted of it. */
 export class Survey {
-  private readonly place: Place;
+  readonly place: Place;
   readonly copies: readonly Copy[];
   readonly segments: readonly Segment[];
+  /** From the first timeline to the one that is wanted. */
+  history: readonly Timeline[];
+  readonly note: Note;
+  /** The numbers of later timelines that have pieces, and none that can be read. */
+  readonly unreadable: number[] = [];
   readonly knownCopies = new Map<string, InspectedCopy | Broken>();
   readonly knownSegments = new Map<string, InspectedSegment>();
 
-  constructor(place: Place, pieces: readonly AnyPiece[]) {
+  constructor(
+    place: Place,
+    pieces: readonly AnyPiece[],
+    history: readonly Timeline[] = OLD_HISTORY,
+    note: Note = {},
+  ) {
     this.place = place;
     this.copies = pieces.filter((piece) => piece.kind === "copy");
     this.segments = pieces.filter((piece) => piece.kind === "segment");
+    this.history = history;
+    this.note = note;
+  }
+
+  /** The same pieces but one, and everything that is known of them. */
+  without(name: string): Survey {
+    const left = this.list().filter((piece) => piece.name !== name);
+    const { knownCopies, knownSegments } = this;
+    const survey = new Survey(this.place, left, this.history, this.note);
+    return Object.assign(survey, { knownCopies, knownSegments });
   }
 
   /** The highest timeline number among the pieces. */
@@ -166,28 +179,8 @@ export class Survey {
     return highest(this.list(), ({ serial }) => serial);
   }
 
-  private list(): readonly AnyPiece[] {
-    return [...this.copies, ...this.segments];
-  }
-
-  hasPiece(number: number): boolean {
-    return this.list().some(({ timeline }) => timeline === number);
-  }
-
-  /** The size of the segments behind a change, by their names. */
-  measureLog(history: readonly Timeline[], change: number): number {
-    return this.listOnHistory(history)
-      .filter(({ segment: { last = NEWEST } }) => last > change)
-      .reduce((sum, { segment }) => sum + segment.bytes, 0);
-  }
-
-  /** Whether the pieces of this number belong to this timeline; undefined if none tells. */
-  async hasTimeline(number: number, id: string): Promise<boolean | undefined> {
-    for (const segment of this.segments.filter(({ timeline }) => timeline === number)) {
-      const found = (await this.readSegment(segment)).header?.timelines.at(-1)?.id;
-      if (found !== undefined) return found === id;
-    }
-    return undefined;
+  list(): readonly AnyPiece[] {
+    return [...this.segments, ...this.copies];
   }
 
   async readSegment(segment: Segment): Promise<InspectedSegment> {
@@ -215,13 +208,20 @@ export class Survey {
     return this.know();
   }
 
+  /** One after the other: they need not be on the disk at once. */
+  async readAll(pieces = this.list()): Promise<void> {
+    for (const piece of pieces) {
+      await (piece.kind === "copy" ? this.readCopy(piece) : this.readSegment(piece));
+      this.place.release();
+    }
+  }
+
   /**
-   * The history of the wanted timeline, or of the newest readable one, and the numbers of unreadable timelines. The note
-   * has that of its writer. Then it tries segments, because a segment is cheaper to read than a copy.
+   * Finds the history of the wanted timeline, or of the newest readable one. The note has that of its writer. Then it
+   * tries segments, because a segment is cheaper to read than a copy.
    */
-  async findHistory({ shipped }: Note, wanted?: number): Promise<KnownHistory> {
-    const unreadable: number[] = [];
-    const noted = shipped?.timelines ?? [];
+  async findHistory(wanted?: number): Promise<void> {
+    const noted = this.note.shipped?.timelines ?? [];
     const numbers = new Set([
       ...this.list().map(({ timeline }) => timeline),
       ...noted.slice(-1).map(({ number }) => number),
@@ -230,26 +230,28 @@ export class Survey {
       throw new StoreOpenError(`${this.place.url} holds no timeline ${wanted} of this store.`);
     const chosen = wanted === undefined ? [...numbers] : [wanted];
     for (const number of chosen.toSorted((one, other) => other - one)) {
-      if (number === 0) return { history: OLD_HISTORY, unreadable };
-      if (noted.at(-1)?.number === number) return { history: noted, unreadable };
-      const isOfIt = (piece: AnyPiece): boolean => piece.timeline === number;
-      for (const segment of this.segments.filter(isOfIt)) {
-        const { header } = await this.readSegment(segment);
-        if (header?.timelines.at(-1)?.number === number)
-          return { history: header.timelines, unreadable };
-      }
-      for (const copy of this.copies.filter(isOfIt)) {
-        const found = await this.readCopy(copy);
-        if (found.fault === undefined && found.history.at(-1)?.number === number)
-          return { history: found.history, unreadable };
-      }
-      unreadable.push(number);
+      if (number === 0) return;
+      const isNoted = noted.at(-1)?.number === number;
+      const found = isNoted ? noted : await this.readHistoryOf(number);
+      if (found !== undefined) return void (this.history = found);
+      this.unreadable.push(number);
     }
     if (wanted !== undefined)
       throw new StoreOpenError(
         `Timeline ${wanted} cannot be restored: none of its readable pieces says where it left the timeline before it.`,
       );
-    return { history: OLD_HISTORY, unreadable };
+  }
+
+  /** Undefined if no piece of the timeline can be read. */
+  async readHistoryOf(number: number): Promise<readonly Timeline[] | undefined> {
+    for (const piece of this.list().filter(({ timeline }) => timeline === number)) {
+      const found =
+        piece.kind === "copy"
+          ? (await this.readCopy(piece)).history
+          : (await this.readSegment(piece)).header?.timelines;
+      if (found?.at(-1)?.number === number) return found;
+    }
+    return undefined;
   }
 
   /** What is known now: what was read, and else what the names say. */
@@ -275,11 +277,11 @@ export class Survey {
   }
 
   /** Plans, reads what the plan needs, and plans again until everything that it needs was read and is whole. */
-  async plan(history: readonly Timeline[], target: number): Promise<Plan | undefined> {
+  async plan(target: number): Promise<Plan | undefined> {
     await this.readUnnamed();
     for (;;) {
       const { copies, segments } = this.know();
-      const plan = choosePlan(copies, segments, history, target);
+      const plan = choosePlan(copies, segments, this.history, target);
       if (plan === undefined) return undefined;
       const unread = plan.steps.filter(({ segment }) => !this.knownSegments.has(segment.name));
       const isCopyRead = this.knownCopies.has(plan.copy.name);
@@ -292,40 +294,25 @@ export class Survey {
     }
   }
 
-  /** The blocks on the way of a plan: the last one of the copy, and those that are replayed. */
-  private async *readTails({ copy, steps }: Plan): AsyncGenerator<Tail> {
-    const path = await this.place.fetch(copy.name);
-    const tail = readStore(path, (db) => findTail(db, copy.change));
-    if (tail !== undefined) yield tail;
-    let reached = copy.change;
-    for (const { segment, until } of steps) {
-      for (const block of readBlocks(await this.place.fetch(segment.name), segment))
-        if (block.after === reached || (block.first <= reached && reached < block.last)) {
-          if (block.first > until) break;
-          yield toTail(block);
-          reached = Math.min(block.last, until);
-          if (reached === until) break;
-        }
-    }
-  }
-
   /** The block that has the last change of a plan. */
-  async readTail(plan: Plan): Promise<Tail | undefined> {
-    let tail: Tail | undefined;
-    for await (const one of this.readTails(plan)) tail = one;
-    return tail;
+  async readTail({ copy, steps, reached }: Plan): Promise<Tail | undefined> {
+    const last = steps.at(-1)?.segment;
+    const path = await this.place.fetch((last ?? copy).name);
+    if (last === undefined) return readStore(path, (db) => findTail(db, reached));
+    for (const block of readBlocks(path, last))
+      if (block.first <= reached && reached <= block.last) return toTail(block);
+    return undefined;
   }
 
-  /** The blocks of a history's segments that end after a change, whether or not a copy leads to them. */
-  private async *readBlocksAfter(
-    history: readonly Timeline[],
+  /** The blocks that end after a change, whether or not a copy leads to them. */
+  async *readBlocksAfter(
     after: number,
   ): AsyncGenerator<{ readonly tail: Tail; readonly change: number }> {
-    for (const { segment, until } of this.listOnHistory(history)) {
+    for (const { segment, until } of this.listOnHistory()) {
       if ((segment.last ?? NEWEST) <= after) continue;
       const { header, end } = await this.readSegment(segment);
       const id = header?.timelines.at(-1)?.id;
-      const isOther = id !== undefined && !history.some((one) => one.id === id);
+      const isOther = id !== undefined && !this.history.some((one) => one.id === id);
       if (isOther || end <= after) continue;
       for (const block of readBlocks(await this.place.fetch(segment.name), segment))
         if (Math.min(block.last, until) > after && block.first <= until)
@@ -333,35 +320,9 @@ export class Survey {
     }
   }
 
-  /** Whether the place has a change of this history after `reached` that a store, which is at `newest`, never had. */
-  async hasStray(
-    history: readonly Timeline[],
-    reached: number,
-    newest: number,
-    locate: (tail: Tail, change: number) => "known" | "trimmed" | "unknown",
-  ): Promise<boolean> {
-    for await (const { tail, change } of this.readBlocksAfter(history, reached))
-      if (locate(tail, change) === "unknown") return true;
-    return this.furthest(history) > newest;
-  }
-
-  /** The last state in the place that `isKnown` accepts, with or without a way to it; 0 if it accepts none. */
-  async findLastKnown(
-    history: readonly Timeline[],
-    plan: Plan | undefined,
-    isKnown: (tail: Tail) => boolean,
-  ): Promise<number> {
-    let known = 0;
-    const note = (tail: Tail): void => {
-      if (isKnown(tail)) known = Math.max(known, tail.last);
-    };
-    if (plan !== undefined) for await (const tail of this.readTails(plan)) note(tail);
-    for await (const { tail } of this.readBlocksAfter(history, 0)) note(tail);
-    return known;
-  }
-
-  /** The segments of a history, each with the last change in it that belongs to the history. */
-  listOnHistory(history: readonly Timeline[]) {
+  /** The segments of the history, each with the last change in it that belongs to the history. */
+  listOnHistory() {
+    const { history } = this;
     return this.segments.flatMap((segment) => {
       const index = history.findIndex(({ number }) => number === segment.timeline);
       return index === -1 ? [] : [{ segment, until: endOf(history, index) }];
@@ -372,8 +333,8 @@ export class Survey {
    * The segment that was written last, if it ends in damage: what its end held is unknown. If a later segment has any
    * record, the lost ones were written again. Those before `serial` do not matter.
    */
-  async findUnknownEnd(history: readonly Timeline[], serial: number): Promise<Segment | undefined> {
-    const timeline = history.at(-1)?.number;
+  async findUnknownEnd(serial: number): Promise<Segment | undefined> {
+    const timeline = this.history.at(-1)?.number;
     const newestFirst = this.segments
       .filter((segment) => segment.timeline === timeline && segment.serial >= serial)
       .toSorted((one, other) => other.serial - one.serial);
@@ -394,11 +355,6 @@ export class Survey {
     );
   }
 
-  /** By timeline and change. */
-  findNewestCopy(history: readonly Timeline[]): KnownCopy | undefined {
-    return findNewestCopy(this.know().copies, history);
-  }
-
   /** Truncates a segment where it does not fit what comes before it. */
   distrust(segment: Segment, reached: number, fault: string): void {
     const found = this.knownSegments.get(segment.name);
@@ -409,14 +365,14 @@ export class Survey {
     this.knownSegments.set(segment.name, { ...found, runs, faults: [...found.faults, fault] });
   }
 
-  furthest(history: readonly Timeline[]): number {
+  furthest(): number {
     const { copies, segments } = this.know();
-    return findFurthest(copies, segments, history);
+    return findFurthest(copies, segments, this.history);
   }
 
-  reachable(history: readonly Timeline[]): readonly Run[] {
+  reachable(): readonly Run[] {
     const { copies, segments } = this.know();
-    return listReachable(copies, segments, history);
+    return listReachable(copies, segments, this.history);
   }
 
   /** What was found to be damaged, of all that was read. */
@@ -429,18 +385,6 @@ export class Survey {
       if (faults.length + torn.length > 0) damage.push({ name, faults: [...faults, ...torn] });
     }
     return damage;
-  }
-
-  /** One after the other: they need not be on the disk at once. */
-  async readAll(): Promise<void> {
-    for (const segment of this.segments) {
-      await this.readSegment(segment);
-      this.place.release();
-    }
-    for (const copy of this.copies) {
-      await this.readCopy(copy);
-      this.place.release();
-    }
   }
 }
 

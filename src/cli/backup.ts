@@ -4,10 +4,10 @@ import { mkdtempSync, openSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { backUpStore, restoreFile, TEMPORARY_PREFIX } from "../backup/copy.ts";
-import type { ListTask, RestoreTask } from "../backup/tasks.ts";
 import { labelOf } from "../backup/names.ts";
-import type { Listed, ListedStore, Verified } from "../backup/report.ts";
-import { type Restored, restoreStore } from "../backup/restore.ts";
+import type { Listed, ListedStore, ListTask } from "../backup/report.ts";
+import { type Restored, type RestoreTask, restoreStore } from "../backup/restore.ts";
+import { sweepScratch } from "../backup/scratch.ts";
 import { runOnThread } from "../backup/thread.ts";
 import type { Config } from "../config.ts";
 import { copyDescriptor, STANDARD_INPUT, STANDARD_OUTPUT } from "../descriptor.ts";
@@ -109,8 +109,7 @@ const timelineRule = {
 
 const formatMoment = (atMs: number): string => new Date(atMs).toISOString();
 
-const toListTask = (kind: ListTask["kind"], place: string, { store }: PlaceFlags): ListTask => ({
-  kind,
+const toListTask = (place: string, { store }: PlaceFlags): ListTask => ({
   place: requirePath(place),
   label: "plants",
   store,
@@ -119,20 +118,19 @@ const toListTask = (kind: ListTask["kind"], place: string, { store }: PlaceFlags
 
 /** Reads every piece and restores the newest state. It uses no settings, so it gets no Config. */
 export async function verifyBackup(place: string, flags: PlaceFlags): Promise<void> {
-  const task = toListTask("verify", place, flags);
+  const task = toListTask(place, flags);
   const sentence = "Every piece is whole, and the newest state can be restored.";
   // Made and removed here: a thread that is ended by Ctrl-C cannot remove it.
   await transfer("verified", sentence, place, flags, (signal) =>
     withTemporaryFolder(async (scratch) => ({
-      ...(await runOnThread<Verified>({ ...task, scratch }, signal)),
+      ...(await runOnThread(signal, "verifyPlace", { ...task, scratch })),
       path: undefined,
     })),
   );
 }
 
 export async function listBackups(place: string, flags: PlaceFlags): Promise<void> {
-  const task = toListTask("list", place, flags);
-  const listed = await untilInterrupted((signal) => runOnThread<Listed>(task, signal));
+  const listed = await list(toListTask(place, flags));
   if (flags.json) return printJson(toJson(listed));
   if (listed.stores.length === 0)
     throw new CommandError(`${listed.place} holds no backup of plantstore serve --backup-to.`);
@@ -141,6 +139,16 @@ export async function listBackups(place: string, flags: PlaceFlags): Promise<voi
     printStore(store);
   }
 }
+
+const list = (task: ListTask): Promise<Listed> =>
+  untilInterrupted(async (signal) => {
+    try {
+      return await runOnThread(signal, "listPlace", task);
+    } finally {
+      // A thread that was ended cannot remove what it downloaded.
+      sweepScratch(task.scratch, true);
+    }
+  });
 
 const toJson = ({ place, stores }: Listed) => ({
   place,
@@ -282,10 +290,8 @@ export async function describeBackups({
 }: Config): Promise<string | undefined> {
   const url = parseStoreUrl(databaseUrl);
   if (backupTo === "" || url.engine !== "sqlite") return undefined;
-  const task = { ...toListTask("list", backupTo, {}), from: url.path };
-  const listed = await untilInterrupted((signal) => runOnThread<Listed>(task, signal)).catch(
-    (error: unknown) => explain(error),
-  );
+  const task = { ...toListTask(backupTo, {}), from: url.path };
+  const listed = await list(task).catch((error: unknown) => explain(error));
   // That is not the store's fault.
   if (typeof listed === "string") return `cannot be read: ${listed}`;
   const { stores } = listed;

@@ -186,12 +186,12 @@ test("backup verify has one copy at a time in its temporary folder", async () =>
     return undefined;
   };
   // While every piece is read; the restore after that keeps what it needs.
-  using planned = spyOn(Survey.prototype, "findHistory");
-  planned.mockImplementationOnce(function (this: Survey, ...of) {
+  using planned = spyOn(Survey.prototype, "plan");
+  planned.mockImplementationOnce(function (this: Survey, target) {
     bucket.fault = () => undefined;
-    return this.findHistory(...of);
+    return this.plan(target);
   });
-  const task = { kind: "verify", place: to, label: "plants", store: undefined, scratch } as const;
+  const task = { place: to, label: "plants", store: undefined, scratch } as const;
   expect(await verifyPlace(task)).toMatchObject({ plants: 3n, missing: [], damage: [] });
   // The packed one, and what it is unpacked to.
   expect([local.length, Math.max(...local)]).toEqual([3, 2]);
@@ -204,7 +204,7 @@ async function openBacked(store: string, to: string) {
   const append = async () => (await appender.append()) as Reached;
   const copy = async () => {
     const { serial } = await append();
-    const made = await backUp({ ...source, kind: "backUp", serial, diskFreeBytesMin: 0 });
+    const made = await backUp({ ...source, serial, diskFreeBytesMin: 0 });
     appender.cover(made);
     return made;
   };
@@ -426,7 +426,6 @@ test("the list of 10,000 pieces is ten pages of one listing, and the note", asyn
   });
   const place = `${bucket.url}/long`;
   const task = {
-    kind: "list",
     place,
     label: "plants",
     store: undefined,

@@ -11,7 +11,6 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
-import type { Listed } from "../../src/backup/report.ts";
 import { STOP_MS_MAX } from "../../src/backup/schedule.ts";
 import { createThread } from "../../src/backup/thread.ts";
 import { ClockShim } from "../support/clock-shim.ts";
@@ -95,8 +94,8 @@ test("orders to a thread of backups wait for each other, and its end rejects tho
   using at = makeWorkplace();
   makeStore(at.store, 3);
   const thread = createThread();
-  const task = { kind: "list", place: at.path, label: "", scratch: at.path } as const;
-  const ask = () => thread.ask<Listed>(task);
+  const task = { place: at.path, label: "", scratch: at.path } as const;
+  const ask = () => thread.ask("listPlace", task);
   const [one, other] = await Promise.all([ask(), ask()]);
   expect(one).toEqual(other);
   const waiting = Promise.allSettled([ask(), ask()]);

@@ -629,7 +629,7 @@ test("a thread that is ended while it copies or reads leaves the store free for 
   const to = at.file("copy.db");
   writeFileSync(to, "");
   const ending = new AbortController();
-  const copying = runOnThread({ kind: "copy", from: at.store, to }, ending.signal);
+  const copying = runOnThread(ending.signal, "copyStore", at.store, to);
   await until("the copy has begun", () => statSync(to).size > 0);
   ending.abort();
   await copying.catch(() => undefined);

@@ -24,10 +24,9 @@ import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { Appender } from "../../src/backup/ship.ts";
 import { restoreFile } from "../../src/backup/copy.ts";
 import { backUp, type CopyFacts, compact, prove, prune } from "../../src/backup/maintain.ts";
-import type { RestoreTask } from "../../src/backup/tasks.ts";
 import { findPiece } from "../../src/backup/names.ts";
 import type { Retention } from "../../src/backup/plan.ts";
-import { type Restored, restoreFromPlace } from "../../src/backup/restore.ts";
+import { type Restored, restoreFromPlace, type RestoreTask } from "../../src/backup/restore.ts";
 import { Survey } from "../../src/backup/survey.ts";
 import { StoreOpenError } from "../../src/domain/errors.ts";
 import type { Store } from "../../src/domain/store.ts";
@@ -432,7 +431,7 @@ class Day {
       if (this.random.chance(30)) await this.append();
       if (this.random.chance(20)) await this.changeToken();
       const begun = this.moment;
-      const task = { ...this.source, kind: "backUp", serial, diskFreeBytesMin: 0 } as const;
+      const task = { ...this.source, serial, diskFreeBytesMin: 0 } as const;
       const made = await backUp(task, this.current.copying.open);
       this.say(`made ${made.name}`);
       const moment = ancestors(this.moment).find(({ change }) => change === made.change);
@@ -477,7 +476,6 @@ class Day {
       const task = {
         ...this.source,
         ...made,
-        kind: "prove",
         scratch,
         diskFreeBytesMin: 0,
       } as const;
@@ -739,7 +737,6 @@ class Day {
       const place = this.place;
       const { store } = this.timelines;
       const restored = await this.restore({
-        kind: "restore",
         place,
         label: "plants",
         store,
