@@ -10,7 +10,7 @@ import { resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { nameNote, type Note, parseNote } from "./names.ts";
 import type { Place } from "./place.ts";
-import { hasEnded, nameProcess } from "./scratch.ts";
+import { hasEnded, nameProcess, readBoot } from "./scratch.ts";
 import type { Source } from "./ship.ts";
 
 /** A writer that writes renews its lease this often, and loses it after three times as long. */
@@ -74,7 +74,7 @@ export class Lease {
         note.holder === undefined ||
         note.instance === own.instance ||
         (known === undefined && isSameFile) ||
-        (note.process !== undefined && hasEnded(note.process) === true);
+        (note.process !== undefined && isOfMachine(note) && hasEnded(note.process) === true);
       if (!isFree) {
         const sinceMs = known?.text === text ? (known?.sinceMs ?? nowMs) : nowMs;
         this.known = { text: text ?? "", isOwn: false, sinceMs, readMs: nowMs };
@@ -128,11 +128,15 @@ export class Lease {
       // The same file may be seen under another name, as by a container that was created again.
       file: `${ino}-${birthtimeNs}`,
       instance,
+      boot: readBoot(),
       process: nameProcess(),
       beat: randomBytes(6).toString("hex"),
     };
   }
 }
+
+/** A process of another machine cannot be seen, and its id says nothing here. */
+const isOfMachine = ({ boot }: Note): boolean => boot !== undefined && boot === readBoot();
 
 const contested = ({ url }: Place): StoreOpenError =>
   new StoreOpenError(`Another service takes the lease in ${url} at this moment.`);

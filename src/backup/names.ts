@@ -139,6 +139,8 @@ export interface Note {
   readonly holder?: string;
   readonly file?: string;
   readonly instance?: string;
+  /** The machine of the holder, since its last boot. */
+  readonly boot?: string | undefined;
   /** Of the process that holds it, by `nameProcess`. */
   readonly process?: string;
   /** Differs in every note. */

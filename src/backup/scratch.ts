@@ -79,6 +79,15 @@ export function hasEnded(name: string): boolean | undefined {
   return nameProcess(Number(pid)) !== name;
 }
 
+/** Two machines have the same namespaces of process ids. Undefined where nothing tells them apart. */
+export function readBoot(): string | undefined {
+  try {
+    return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+  } catch {
+    return undefined;
+  }
+}
+
 /** 0 where there are none. */
 function readNamespace(): string {
   try {

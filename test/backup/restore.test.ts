@@ -25,7 +25,7 @@ import { findPiece, labelOf } from "../../src/backup/names.ts";
 import { type GrowingFile, openPlace } from "../../src/backup/place.ts";
 import { listPlace, verifyPlace } from "../../src/backup/report.ts";
 import { restoreFromPlace, restoreStore, type RestoreTask } from "../../src/backup/restore.ts";
-import { nameProcess } from "../../src/backup/scratch.ts";
+import { nameProcess, readBoot } from "../../src/backup/scratch.ts";
 import { Survey } from "../../src/backup/survey.ts";
 import type { Store } from "../../src/domain/store.ts";
 import { scopes } from "../../src/domain/token.ts";
@@ -1056,7 +1056,8 @@ describe("the appender", () => {
   const ended = nameProcess().replace(/-\d+-\d+$/, "-1073741824-1");
 
   test.each([
-    ["of another file", { process: ended }, true],
+    ["of another file", { process: ended, boot: readBoot() }, readBoot() !== undefined],
+    ["of another machine", { process: ended, boot: "of another machine" }, false],
     ["of another container", { process: "1-1-1" }, false],
     ["of the same file in another container", { process: "1-1-1", file: "own" }, true],
   ])(
