@@ -7,7 +7,14 @@ import { adviseOnTemporaryFiles } from "../store/sqlite/database.ts";
 import { digestState, verifyStore } from "./copy.ts";
 import { type Place, withPlace } from "./place.ts";
 import { choosePlan, NEWEST, type Run } from "./plan.ts";
-import { chooseStore, describeMissing, describePiece, openSurvey, rebuild } from "./restore.ts";
+import {
+  chooseStore,
+  chooseTarget,
+  describeMissing,
+  describePiece,
+  openSurvey,
+  rebuild,
+} from "./restore.ts";
 import {
   type Damage,
   type FoundStore,
@@ -147,11 +154,12 @@ const verifyIn = (folder: string, task: ListTask): Promise<Verified> =>
   withPlace(task.place, folder, async (place) => {
     const survey = await openSurvey(place, await chooseStore(place, task));
     await survey.readAll();
+    const target = await chooseTarget(survey, { isIncomplete: true });
     const to = join(folder, "restored.db");
-    const { plan, reached, changes } = await rebuild(survey, NEWEST, to);
+    const { plan, reached, changes } = await rebuild(survey, target, to);
     const [digest, facts] = [digestState(to), verifyStore(to, "The restored store")];
     const copy = describePiece(place, plan.copy);
-    const missing = await describeMissing(survey, NEWEST, plan);
+    const missing = await describeMissing(survey, target, plan);
     // Two copies of a bucket need not be on the disk at once, beside what was restored.
     place.release();
     const older = survey.without(plan.copy.name);

@@ -66,9 +66,7 @@ export const restoreStore = (
 export const restoreFromPlace = (task: RestoreTask): Promise<Restored> =>
   withPlace(task.place, dirname(resolve(task.to)), async (place) => {
     const survey = await openSurvey(place, await chooseStore(place, task), task.timeline);
-    const target = await findTarget(survey, task);
-    await survey.readUnnamed();
-    if (task.isIncomplete !== true) refuseCutList(survey, target);
+    const target = await chooseTarget(survey, task);
     const { plan, changes, reached } = await rebuild(survey, target, task.to, task.atMs);
     const { history, newestTimeline } = survey;
     changeStore(task.to, (db) => startTimeline(db, newestTimeline, history));
@@ -126,11 +124,24 @@ function narrow(found: readonly FoundStore[], label: string): readonly FoundStor
   return isOneName && identified.length > 0 ? identified : chosen;
 }
 
+type Wanted = Pick<RestoreTask, "change" | "atMs" | "timeline" | "isIncomplete">;
+
+/** The change to restore, on the newest timeline from which there is anything, unless another one is wanted. */
+export async function chooseTarget(survey: Survey, wanted: Wanted): Promise<number> {
+  for (;;) {
+    const target = await findTarget(survey, wanted);
+    await survey.readUnnamed();
+    if (wanted.isIncomplete !== true) refuseCutList(survey, target);
+    if (wanted.timeline !== undefined || (await survey.plan(target)) !== undefined) return target;
+    if (survey.reachable().length > 0 || !(await survey.leaveTimeline())) return target;
+  }
+}
+
 /** The unit of the times in names. */
 const SECOND_MS = 1_000;
 
 /** The change that a time stands for. The clock may have been set meanwhile; then the person decides. */
-async function findTarget(survey: Survey, { change, atMs }: RestoreTask): Promise<number> {
+async function findTarget(survey: Survey, { change, atMs }: Wanted): Promise<number> {
   if (atMs === undefined) return change ?? NEWEST;
   await survey.readUnnamed();
   let [firstLater, lastInTime] = [NEWEST, 0];

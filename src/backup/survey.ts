@@ -228,11 +228,11 @@ export class Survey {
     ]);
     if (wanted !== undefined && !numbers.has(wanted))
       throw new StoreOpenError(`${this.place.url} holds no timeline ${wanted} of this store.`);
-    const chosen = wanted === undefined ? [...numbers] : [wanted];
-    for (const number of chosen.toSorted((one, other) => other - one)) {
-      if (number === 0) return;
+    const chosen = wanted === undefined ? numbers.difference(new Set(this.unreadable)) : [wanted];
+    for (const number of [...chosen].toSorted((one, other) => other - one)) {
       const isNoted = noted.at(-1)?.number === number;
-      const found = isNoted ? noted : await this.readHistoryOf(number);
+      const known = number === 0 ? OLD_HISTORY : isNoted ? noted : undefined;
+      const found = known ?? (await this.readHistoryOf(number));
       if (found !== undefined) return void (this.history = found);
       this.unreadable.push(number);
     }
@@ -240,6 +240,15 @@ export class Survey {
       throw new StoreOpenError(
         `Timeline ${wanted} cannot be restored: none of its readable pieces says where it left the timeline before it.`,
       );
+  }
+
+  /** To the timeline before, if no piece of this one can be read. False if there is none. */
+  async leaveTimeline(): Promise<boolean> {
+    const number = this.history.at(-1)?.number ?? 0;
+    if (number === 0 || (await this.readHistoryOf(number)) !== undefined) return false;
+    this.unreadable.push(number);
+    await this.findHistory();
+    return this.history.at(-1)?.number !== number;
   }
 
   /** Undefined if no piece of the timeline can be read. */

@@ -521,6 +521,29 @@ describe("timelines", () => {
     expect(await verifyPlace(task)).toMatchObject({ missing });
   });
 
+  test("without a readable piece is left out, if no copy leads to where it began", async () => {
+    const scene = await makeScene();
+    const [first] = await scene.readChanges();
+    await scene.create(2n);
+    await scene.append();
+    await scene.copy();
+    await scene.close();
+    await scene.replaceBy((await scene.restore({ change: first?.seq })).to);
+    const later = await openBacked(scene);
+    await later.create(3n);
+    await later.append();
+    await later.close();
+    flip(scene.list(".db")[0] ?? "", "");
+    expect(scene.restore()).rejects.toThrow("No copy in");
+    for (const file of scene.list(".changes").filter((name) => name.includes("-t0002-")))
+      writeFileSync(file, "rot");
+    const missing = ["Timeline 2: none of its pieces can be read."];
+    expect(await scene.restore()).toMatchObject({ ids: [1n, 2n], timeline: 1, missing });
+    expect(scene.restore({ timeline: 2 })).rejects.toThrow("No copy in");
+    const task = { place: scene.place, label: "plants", scratch: scene.folder };
+    expect(await verifyPlace(task)).toMatchObject({ plants: 2n, missing });
+  });
+
   test("an old file put in the place of the store starts a timeline by itself", async () => {
     const scene = await makeScene();
     await rollBack(scene, 2n);
