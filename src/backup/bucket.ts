@@ -44,11 +44,6 @@ const NOTE_BYTES_MAX = 65_536;
 /** Metadata that tells an object from another one with the same name. */
 const DIGEST = "x-amz-meta-plantstore-digest";
 
-interface Download {
-  readonly path: string;
-  readonly done: Promise<void>;
-}
-
 /** Sends nothing yet. Throws a StoreOpenError for a malformed URL, and without credentials or a region. */
 export function openBucket(
   url: string,
@@ -61,42 +56,27 @@ export function openBucket(
   const closing = new AbortController();
   const send = createSender(target, limits, closing.signal);
   const local = openScratch(scratch);
-  const fetched = new Map<string, Download>();
   const notes = openNotes(send, target.url);
 
-  function download(name: string): Download {
-    const path = local.create("fetched");
+  async function download(name: string, path: string): Promise<void> {
     const packed = isPacked(name) ? local.create("fetched") : undefined;
-    const read = async (): Promise<void> => {
+    try {
       await readObject(send, name, packed ?? path, `${target.url}/${name}`);
       if (packed !== undefined) await unpack(packed, path);
-    };
-    const done = read()
-      .catch((error: Error) => {
-        fetched.delete(name);
-        local.remove(path);
-        if (error instanceof StoreOpenError) throw error;
-        throw new StoreOpenError(`${path} cannot be written: ${error.message}`, { cause: error });
-      })
-      .finally(() => {
-        if (packed !== undefined) local.remove(packed);
-      });
-    fetched.set(name, { path, done });
-    return { path, done };
+    } catch (error) {
+      if (error instanceof StoreOpenError) throw error;
+      const why = (error as Error).message;
+      throw new StoreOpenError(`${path} cannot be written: ${why}`, { cause: error });
+    } finally {
+      if (packed !== undefined) local.remove(packed);
+    }
   }
 
   return {
     url: target.url,
     list: () => listObjects(send, target.prefix, limits.pageLengthMax),
-    async fetch(name) {
-      const { path, done } = fetched.get(name) ?? download(name);
-      await done;
-      return path;
-    },
-    release() {
-      for (const { path } of fetched.values()) local.remove(path);
-      fetched.clear();
-    },
+    fetch: (name) => local.fetch(name, (path) => download(name, path)),
+    release: local.release,
     stage: (prefix) => local.create(prefix),
     async keep(path, name) {
       const packed = isPacked(name) ? local.create("packed") : path;

@@ -59,17 +59,16 @@ export interface Place {
    * needs for that.
    */
   writeNote(name: string, text: string, before: string | undefined): Promise<boolean>;
-  /** Creates a segment that grows. Undefined if the place has whole objects only. */
-  readonly grow?: (name: string, prefix: string) => GrowingFile;
+  /** Creates a piece that grows, until it is kept under another name. Undefined if the place has whole objects only. */
+  readonly grow?: (name: string) => GrowingFile;
   /** Ends what is in flight, and removes what was downloaded or staged. */
   close(): void;
 }
 
 export interface GrowingFile {
+  readonly path: string;
   /** Appends and syncs. Throws, even for an empty text, if another program has changed the file. */
   append(text: string): void;
-  /** Packs it under its final name. */
-  finish(name: string): void;
   close(): void;
 }
 
@@ -107,7 +106,6 @@ export async function withPlace<Result>(
 function openFolder(url: string, scratch: string): Place {
   const folder = resolve(url);
   const local = openScratch(scratch);
-  const unpacked = new Map<string, string>();
   const pathOf = (name: string): string => join(folder, name);
   // Not created: it may be the mount point of a disk that is not mounted.
   const requireFolder = (): void => {
@@ -130,18 +128,11 @@ function openFolder(url: string, scratch: string): Place {
     },
     async fetch(name) {
       if (!existsSync(pathOf(name))) throw new GoneError(`${pathOf(name)} does not exist.`);
-      if (!isPacked(name)) return pathOf(name);
-      const known = unpacked.get(name);
-      if (known !== undefined) return known;
-      const path = local.create("fetched");
-      await unpack(pathOf(name), path);
-      unpacked.set(name, path);
-      return path;
+      return isPacked(name)
+        ? local.fetch(name, (path) => unpack(pathOf(name), path))
+        : pathOf(name);
     },
-    release() {
-      for (const path of unpacked.values()) local.remove(path);
-      unpacked.clear();
-    },
+    release: local.release,
     stage(prefix) {
       requireFolder();
       const path = pathOf(`${prefix}.${randomBytes(6).toString("hex")}.tmp`);
@@ -188,7 +179,16 @@ function openFolder(url: string, scratch: string): Place {
         rmSync(staged, { force: true });
       }
     },
-    grow: (name, prefix) => growFile(folder, pathOf, name, prefix),
+    grow(name) {
+      const file = growFile(pathOf(name), "wx");
+      try {
+        syncFile(folder);
+        return file;
+      } catch (error) {
+        file.close();
+        throw error;
+      }
+    },
     close: () => local.close(),
   };
 }
@@ -223,23 +223,13 @@ function replaceFile(staged: string, path: string, before: string | undefined): 
 /** SQLite may have left its own file beside it. */
 const STAGED = /\.tmp(-\w+)?$/;
 
-function growFile(
-  folder: string,
-  pathOf: (name: string) => string,
-  name: string,
-  prefix: string,
-): GrowingFile {
-  const path = pathOf(name);
-  const descriptor = openSync(path, "wx", 0o600);
-  try {
-    syncFile(folder);
-  } catch (error) {
-    closeSync(descriptor);
-    throw error;
-  }
+/** An empty file. By default it must be there. */
+export function growFile(path: string, flags = "r+"): GrowingFile {
+  const descriptor = openSync(path, flags, 0o600);
   const { ino, dev } = fstatSync(descriptor);
   let end = 0;
   return {
+    path,
     append(text) {
       // It may have been removed, replaced or cut by hand, or the folder unmounted.
       const found = statSync(path, { throwIfNoEntry: false });
@@ -251,21 +241,6 @@ function growFile(
         at += writeSync(descriptor, bytes, at, bytes.length - at, end + at);
       fdatasyncSync(descriptor);
       end += bytes.length;
-    },
-    finish(finalName) {
-      const staged = pathOf(`${prefix}.${randomBytes(6).toString("hex")}.tmp`);
-      try {
-        writeFileSync(staged, Bun.zstdCompressSync(readFileSync(path)), {
-          flag: "wx",
-          mode: 0o600,
-        });
-        syncFile(staged);
-        nameFile(staged, pathOf(finalName));
-      } finally {
-        rmSync(staged, { force: true });
-      }
-      syncFile(folder);
-      rmSync(path);
     },
     close: () => closeSync(descriptor),
   };

@@ -24,16 +24,38 @@ export function openScratch(folder: string) {
     own.delete(path);
     for (const suffix of ["", ...companions]) rmSync(path + suffix, { force: true });
   };
+  const create = (prefix: string): string => {
+    const random = randomBytes(6).toString("hex");
+    const path = join(folder, `${prefix}.${nameProcess()}.${random}.piece.tmp`);
+    closeSync(openSync(path, "wx", 0o600));
+    own.add(path);
+    return path;
+  };
+  const fetched = new Map<string, { readonly path: string; readonly done: Promise<void> }>();
   sweepScratch(folder);
   return {
-    create(prefix: string): string {
-      const random = randomBytes(6).toString("hex");
-      const path = join(folder, `${prefix}.${nameProcess()}.${random}.piece.tmp`);
-      closeSync(openSync(path, "wx", 0o600));
-      own.add(path);
+    create,
+    remove,
+    /** Reads a piece into a file once, until it is released. */
+    async fetch(name: string, read: (path: string) => Promise<void>): Promise<string> {
+      const start = () => {
+        const path = create("fetched");
+        const done = read(path).catch((error: unknown) => {
+          fetched.delete(name);
+          remove(path);
+          throw error;
+        });
+        fetched.set(name, { path, done });
+        return { path, done };
+      };
+      const { path, done } = fetched.get(name) ?? start();
+      await done;
       return path;
     },
-    remove,
+    release(): void {
+      for (const { path } of fetched.values()) remove(path);
+      fetched.clear();
+    },
     close: () => own.forEach(remove),
   };
 }

@@ -4,7 +4,7 @@
  * continues from there in a new segment.
  */
 
-import { writeFileSync } from "node:fs";
+import { copyFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { type Journal, openJournal, type Page } from "./journal.ts";
@@ -24,7 +24,7 @@ import {
   type Span,
   type Timeline,
 } from "./names.ts";
-import { type GrowingFile, openPlace, type Place } from "./place.ts";
+import { growFile, type GrowingFile, openPlace, type Place } from "./place.ts";
 import {
   choosePlan,
   findNewestCopy,
@@ -73,12 +73,13 @@ interface Fork {
 const CURSORS_MS = 60_000;
 /** A larger segment is closed, and the next one begun. Damage to a closed segment costs all of it. */
 const SEGMENT_BYTES_MAX = 8_388_608;
-/** A segment that grows is not packed yet. */
+/** Of what is appended, by experience: it is packed when its segment is closed. */
 const PACKING = 4;
 
 interface OpenSegment {
+  readonly position: Position;
   readonly after: number;
-  readonly serial: number;
+  readonly name: string;
   readonly format: (json: string) => string;
   readonly file: GrowingFile;
   bytes: number;
@@ -136,7 +137,7 @@ export class Appender {
         const page = link.journal.readPage(link.cursor);
         // The journal does not continue what is in the place: it was trimmed, or switched off for a while.
         if (page === undefined) {
-          this.closeSegment(link);
+          await this.closeSegment(link);
           link.cursor = link.coverableFrom = link.journal.readNewest();
           link.isCovered = false;
           continue;
@@ -152,7 +153,7 @@ export class Appender {
       return {
         change,
         isCovered,
-        serial: segment?.serial ?? serial,
+        serial: segment?.position.serial ?? serial,
         newest,
         logBytes,
         checked: this.checked,
@@ -196,7 +197,7 @@ export class Appender {
     const { link } = this;
     if (link === undefined) return;
     try {
-      this.closeSegment(link);
+      await this.closeSegment(link);
       // Another service may have taken the lease while there was nothing to write.
       await this.lease.hold(link.place, link.owner.store);
       await this.lease.giveUp(link.place, link.owner.store, this.describeShipped(link));
@@ -245,7 +246,10 @@ export class Appender {
       };
       // A timeline has a piece from its start: it tells a restore that this timeline is the newest.
       const { number } = history.at(-1) as Timeline;
-      if (!survey.list().some(({ timeline }) => timeline === number)) await this.begin(link);
+      if (!survey.list().some(({ timeline }) => timeline === number)) {
+        this.begin(link);
+        if (place.grow === undefined) await this.closeSegment(link);
+      }
       this.mustSurvey = false;
       return link;
     } catch (error) {
@@ -256,21 +260,17 @@ export class Appender {
     }
   }
 
-  /** Begins a segment after the cursor. A bucket has whole objects only, so there it is an empty one. */
-  private async begin(link: Link): Promise<void> {
-    if (link.place.grow === undefined)
-      await this.put(link, { lines: [], newest: link.cursor, span: undefined });
-    else this.grow(link, link.place.grow);
-  }
-
-  private grow(link: Link, grow: NonNullable<Place["grow"]>): OpenSegment {
-    const { cursor, owner } = link;
-    const position = this.nextPosition(link);
+  /** Begins a segment after the cursor. In a bucket, which has whole objects only, it is a local file until its end. */
+  private begin(link: Link): OpenSegment {
+    const { place, owner, journal, cursor } = link;
+    const { history, schema } = journal;
+    const timeline = (history.at(-1) as Timeline).number;
+    const position = { ...owner, timeline, serial: link.serial++ };
     const format = createFormatter(sealOf(position, cursor));
-    const text = format(this.formatHeader(link));
-    const prefix = `${prefixOfStaged(owner.store)}.${this.source.instance}`;
-    const file = grow(nameOpenSegment(position, cursor), prefix);
-    const { serial } = position;
+    const header = { store: owner.store, schema, timelines: history, after: cursor };
+    const text = format(formatHeader(header));
+    const name = nameOpenSegment(position, cursor);
+    const file = place.grow?.(name) ?? growFile(place.stage(this.prefixOf(link)));
     try {
       file.append(text);
     } catch (error) {
@@ -278,61 +278,42 @@ export class Appender {
       throw error;
     }
     const end = { bytes: text.length, last: cursor, span: undefined };
-    link.segment = { after: cursor, serial, format, file, ...end };
+    link.segment = { position, after: cursor, name, format, file, ...end };
     return link.segment;
   }
 
-  private nextPosition(link: Link): Position {
-    const timeline = (link.journal.history.at(-1) as Timeline).number;
-    return { ...link.owner, timeline, serial: link.serial++ };
-  }
+  private prefixOf = ({ owner }: Link): string =>
+    `${prefixOfStaged(owner.store)}.${this.source.instance}`;
 
-  private async write(link: Link, page: Page): Promise<void> {
-    const { grow } = link.place;
-    const { lines, newest } = page;
-    if (grow === undefined) link.logBytes += await this.put(link, page);
-    else {
-      const segment = link.segment ?? this.grow(link, grow);
-      const text = lines.map(segment.format).join("");
-      segment.file.append(text);
-      segment.last = newest;
-      segment.span = joinSpans(segment.span, page.span);
-      segment.bytes += text.length;
-      link.logBytes += text.length / PACKING;
-      if (segment.bytes >= SEGMENT_BYTES_MAX) this.closeSegment(link);
-    }
+  private async write(link: Link, { lines, newest, span }: Page): Promise<void> {
+    const segment = link.segment ?? this.begin(link);
+    const text = lines.map(segment.format).join("");
+    segment.file.append(text);
+    segment.last = newest;
+    segment.span = joinSpans(segment.span, span);
+    segment.bytes += text.length;
+    link.logBytes += text.length / PACKING;
+    const isLast = link.place.grow === undefined || segment.bytes >= SEGMENT_BYTES_MAX;
+    if (isLast) await this.closeSegment(link);
     link.cursor = newest;
   }
 
-  private async put(
-    link: Link,
-    { lines, newest, span }: Pick<Page, "lines" | "newest" | "span">,
-  ): Promise<number> {
-    const { place, owner, cursor } = link;
-    const position = this.nextPosition(link);
-    const format = createFormatter(sealOf(position, cursor));
-    const staged = place.stage(`${prefixOfStaged(owner.store)}.${this.source.instance}`);
-    writeFileSync(staged, [this.formatHeader(link), ...lines, END].map(format).join(""));
-    return place.keep(staged, nameSegment(position, cursor, newest, span ?? spanOfNow()));
-  }
-
-  private formatHeader({ owner, journal, cursor }: Link): string {
-    const { schema, history } = journal;
-    return formatHeader({ store: owner.store, schema, timelines: history, after: cursor });
-  }
-
-  private closeSegment(link: Link): void {
-    const { segment, owner, journal } = link;
+  private async closeSegment(link: Link): Promise<void> {
+    const { segment, place } = link;
     link.segment = undefined;
     if (segment === undefined) return;
-    const { serial, after, last, span = spanOfNow(), file } = segment;
-    const timeline = (journal.history.at(-1) as Timeline).number;
+    const { position, name, after, last, span = spanOfNow(), file } = segment;
     try {
       file.append(segment.format(END));
-      file.finish(nameSegment({ ...owner, timeline, serial }, after, last, span));
     } finally {
       file.close();
     }
+    const isStaged = place.grow === undefined;
+    const staged = isStaged ? file.path : place.stage(this.prefixOf(link));
+    if (!isStaged) copyFileSync(file.path, staged);
+    await place.keep(staged, nameSegment(position, after, last, span));
+    // If it is there twice, that is no damage.
+    if (!isStaged) await place.remove(name);
   }
 
   /** Notes what was written, if that differs from the note. */

@@ -1,6 +1,6 @@
 /** A folder of backups that is full, hangs, or sees the end of the service, at any operation. */
 
-import { appendFileSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { type GrowingFile, openPlace, type Place } from "../../src/backup/place.ts";
 import type { Random } from "../support/random.ts";
@@ -104,7 +104,7 @@ export class Trouble {
         }),
       ...(grow !== undefined &&
         !this.isBucket && {
-          grow: (name: string, prefix: string) => this.growIn(url, name, () => grow(name, prefix)),
+          grow: (name: string) => this.growIn(url, name, () => grow(name)),
         }),
     };
   };
@@ -160,6 +160,7 @@ export class Trouble {
     const file = grow();
     let isEmpty = true;
     return {
+      path: file.path,
       append: (text) => {
         const moment = this.strikeNow("append");
         this.hasTorn ||= isEmpty && moment !== undefined;
@@ -170,14 +171,6 @@ export class Trouble {
           this.hasTorn = true;
         }
         if (moment === undefined || moment === "after") file.append(text);
-        if (moment !== undefined) throw this.failure();
-      },
-      finish: (finalName) => {
-        const moment = this.strikeNow("finish");
-        const text = readFileSync(join(folder, name));
-        if (moment !== "before" && (moment !== "during" || this.isDead)) file.finish(finalName);
-        // It is there twice for a moment.
-        if (moment === "during" && this.isDead) writeFileSync(join(folder, name), text);
         if (moment !== undefined) throw this.failure();
       },
       close: () => file.close(),
