@@ -158,7 +158,9 @@ export class Queue<Write, Outcome> {
 
   private start(): void {
     const { inFlightMax } = this.options;
-    const watchMs = this.limits.queueSecondsMax * 1000 * WATCH_SHARE;
+    const lateMs = this.limits.queueSecondsMax * 1000 * WATCH_SHARE;
+    // If a commit is slow, there may be no later write to start another lane.
+    const watchMs = inFlightMax > 1 ? Math.min(LANE_MS + 1, lateMs) : lateMs;
     this.timer ??= setInterval(() => this.watch(), watchMs).unref();
     if (this.lanes === inFlightMax || (this.lanes > 0 && this.isNextGroupSmall())) return;
     this.lanes++;
@@ -207,8 +209,6 @@ export class Queue<Write, Outcome> {
     const deadlineMs = Math.max(firstMs, startedAtMs + this.options.commitMsMin);
     this.inFlight.set(group, deadlineMs);
     this.committedAtMs = startedAtMs;
-    // If this commit is slow, there may be no later write to start another lane.
-    if (this.options.inFlightMax > 1) setTimeout(() => this.start(), LANE_MS + 1).unref();
     try {
       const writes = group.map(({ write }) => write);
       const committed = this.commit(writes, deadlineMs);
@@ -278,7 +278,7 @@ export class Queue<Write, Outcome> {
     overflow.splice(0, moved);
   }
 
-  /** Refuses overdue writes, even those in flight, which may turn out to be stored. */
+  /** Refuses overdue writes, even those in flight, which may turn out to be stored. Starts a lane if one is due. */
   private watch(): void {
     const now = this.options.now();
     // One shared Refusal: a commit that hangs is looked at many times a second.
@@ -288,7 +288,7 @@ export class Queue<Write, Outcome> {
         if (Math.max(deadlineMs, pending.deadlineMs) <= now)
           pending.settle((unavailable ??= new Refusal("store_unavailable")));
     this.refuseLate(now);
-    if (this.waiting > 0) return;
+    if (this.waiting > 0) return this.start();
     clearInterval(this.timer);
     this.timer = undefined;
   }
