@@ -83,18 +83,18 @@ export function createHandler(service: Service, route: Route | undefined) {
 
   function finish(exchange: Exchange, response: Response, refusal: Refusal | undefined): Response {
     const { request } = exchange;
-    const { headers, status } = response;
     if (exchange.bytesKept > 0 && !exchange.isStreamed) exchange.hold(0);
     // Also before a stream, which nobody reads in answer to HEAD.
     if (exchange.isPatient) service.limitIdle(request, config.idleSecondsMax);
+    // The runtime makes `response.headers` on demand, and most answers need no more of them.
     if (refusal !== undefined || exchange.sentId !== null)
-      headers.set("x-request-id", exchange.requestId);
-    if (exchange.rate !== undefined) addRateHeaders(headers, exchange.rate);
+      response.headers.set("x-request-id", exchange.requestId);
+    if (exchange.rate !== undefined) addRateHeaders(response.headers, exchange.rate);
     // The runtime omits it in answers to HEAD.
-    if (request.method === "HEAD") headers.set("date", new Date().toUTCString());
-    if (config.corsOrigins.length > 0) addCorsHeaders(exchange, headers, allow);
-    if (service.readiness.isDraining) headers.set("connection", "close");
-    observe(exchange, status, refusal);
+    if (request.method === "HEAD") response.headers.set("date", new Date().toUTCString());
+    if (config.corsOrigins.length > 0) addCorsHeaders(exchange, response.headers, allow);
+    if (service.readiness.isDraining) response.headers.set("connection", "close");
+    observe(exchange, response.status, refusal);
     return response;
   }
 
