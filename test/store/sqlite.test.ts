@@ -41,7 +41,6 @@ import {
   toParts,
   type Write,
 } from "../../src/store/sqlite/writer.ts";
-import { sharedNow } from "../../src/tick.ts";
 import { runCommand } from "../support/command.ts";
 import { reasonOf, rejectionOf } from "../support/expect.ts";
 import { makeTemporaryFolder, makeWorkplace } from "../support/folder.ts";
@@ -568,9 +567,9 @@ test("the store thread drops only a batch that is late", async () => {
   using at = makeWorkplace();
   const threads = await startStoreThreads(at.store, config, 2);
   const [one, other] = threads.links.map(({ writes }) => createCaller(writes));
-  const late = other?.ask(encodeGroup([create(1n)], sharedNow() - 1)) as Promise<unknown>;
+  const late = other?.ask(encodeGroup([create(1n)], performance.now() - 1)) as Promise<unknown>;
   expect(await rejectionOf(late)).toMatchObject({ reason: "store_busy" });
-  const inTime = one?.ask(encodeGroup([create(2n), create(2n)], sharedNow() + 60_000));
+  const inTime = one?.ask(encodeGroup([create(2n), create(2n)], performance.now() + 60_000));
   expect(await inTime).toEqual(["created", "replayed"]);
   await threads.close();
   expect(readPlants(at.store).map(({ id }) => id)).toEqual([2n]);
@@ -602,7 +601,9 @@ test("writes fail once the store thread has ended", async () => {
   // What no HTTP thread sends.
   threads.links[1]?.writes.postMessage("not a batch");
   for (let count = 0; count < 2; count++) {
-    const write = one?.ask(encodeGroup([create(1n)], sharedNow() + 60_000)) as Promise<unknown>;
+    const write = one?.ask(
+      encodeGroup([create(1n)], performance.now() + 60_000),
+    ) as Promise<unknown>;
     expect(await rejectionOf(write)).toMatchObject({ reason: "store_unavailable" });
   }
   expect(await ended.promise).toBeInstanceOf(Error);

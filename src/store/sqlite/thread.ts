@@ -67,7 +67,7 @@ export function callThreads(link: StoreLink, closeThreads?: () => Promise<void>)
       notes?: CommitNotes,
     ): Promise<unknown[]> {
       const isNoted = notes !== undefined;
-      const answered = await writes.ask(encodeGroup(group, toShared(deadlineMs), isNoted));
+      const answered = await writes.ask(encodeGroup(group, deadlineMs, isNoted));
       if (!isNoted) return fromOutcomes(answered);
       const { outcomes, ...known } = answered as Noted;
       Object.assign(notes, known);
@@ -105,10 +105,10 @@ type Noted = CommitNotes & { readonly outcomes: unknown };
 
 /**
  * A line of JSON for the head and for each part: a fraction of the cost of objects. A part of creates is the text that
- * the journal keeps. The deadline is by `sharedNow`.
+ * the journal keeps. The deadline is by the clock of this thread, and of the one that decodes it.
  */
 export function encodeGroup(writes: readonly Write[], deadlineMs: number, isNoted = false): string {
-  let text = JSON.stringify([deadlineMs, isNoted]);
+  let text = JSON.stringify([toShared(deadlineMs), isNoted]);
   for (const part of toParts(writes)) {
     if (!isCreates(part)) text += `\n\n${JSON.stringify(part.map(createEncoder()))}`;
     else {
@@ -156,7 +156,7 @@ export function decodeGroup(text: string) {
     const values = JSON.parse(body) as Creates["values"];
     parts.push({ count, characters, leased: leased ?? undefined, values, text: body });
   }
-  return { deadlineMs, isNoted, parts };
+  return { deadlineMs: fromShared(deadlineMs), isNoted, parts };
 }
 
 function createDecoder() {
@@ -195,18 +195,14 @@ function commitTogether(
   writer: SqliteWriter,
   groups: readonly ReturnType<typeof decodeGroup>[],
 ): Answer[] {
-  const committed = toAnswer(() =>
-    writer.commitAll(
-      groups.map(({ parts, deadlineMs }) => ({ parts, deadlineMs: fromShared(deadlineMs) })),
-    ),
-  );
+  const committed = toAnswer(() => writer.commitAll(groups));
   if (!("value" in committed)) return groups.map(() => committed);
   const results = committed.value as ReturnType<SqliteWriter["commitAll"]>;
-  const writes = results.reduce((sum, outcomes) => sum + (outcomes?.length ?? 0), 0);
   return results.map((outcomes, index) => {
     if (outcomes === undefined) return toFailed(new Refusal("store_busy"));
     const value = toOutcomes(outcomes);
     if (!groups[index]?.isNoted) return { value };
+    const writes = results.reduce((sum, each) => sum + (each?.length ?? 0), 0);
     return { value: { outcomes: value, writes, syncMs: writer.syncMs } };
   });
 }

@@ -202,11 +202,11 @@ export class SqliteWriter {
    * translated errors, also if all groups are late.
    */
   commitAll(groups: readonly Group[]): (unknown[] | undefined)[] {
-    const untilMs = Math.max(...groups.map(({ deadlineMs }) => deadlineMs));
     for (let waitMs = LOCK_RETRY_MS; ; waitMs = Math.min(2 * waitMs, LOCK_RETRY_MS_MAX)) {
       try {
         return this.commitOn(this.connected(), groups);
       } catch (error) {
+        const untilMs = Math.max(...groups.map(({ deadlineMs }) => deadlineMs));
         if (isLocked(error) && performance.now() + waitMs <= untilMs) {
           Bun.sleepSync(waitMs);
           continue;
