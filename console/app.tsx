@@ -4,7 +4,7 @@ import { listenForFiles } from "./import/arrivals.ts";
 import { chooseAnother } from "./import/state.ts";
 import { startStatus } from "./import/status.tsx";
 import { startFeed } from "./state/feed.ts";
-import { dropWork, resumeWork } from "./state/selection.ts";
+import { dropWork, resumeWork } from "./state/action.ts";
 import { forgetTrail, theme } from "./state/storage.ts";
 import { startLists } from "./state/plants.ts";
 import { follow, route } from "./state/route.ts";
@@ -56,7 +56,7 @@ startLists();
 followUndos();
 startSaving();
 effect(() => {
-  if (identity.value !== undefined) untracked(resumeWork);
+  if (identity.value !== undefined) untracked(() => void resumeWork());
 });
 startStatus();
 listenForScans();

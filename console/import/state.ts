@@ -4,7 +4,7 @@ import { computed, effect, signal } from "@preact/signals";
 import { nameBatch } from "../../src/domain/change.ts";
 import { baseUrl } from "../api/service.ts";
 import { arrived, gaps } from "../state/feed.ts";
-import { keepUnchanged } from "../state/question.ts";
+import { keepUnchanged } from "../state/subject.ts";
 import { limits, texts } from "../state/rules.ts";
 import { mayRead, token } from "../state/session.ts";
 import { keep, recall } from "../state/storage.ts";

@@ -2,12 +2,11 @@
 
 import type { JSX } from "preact";
 import type { Content, RevertPreview } from "../../client/client.ts";
-import { call, explain, isStatus } from "../api/service.ts";
-import { toast } from "../state/toasts.ts";
-import { askUndo, isUndone, noteUndos, undo } from "../state/undo.ts";
+import { explain, isStatus } from "../api/service.ts";
+import { startAction } from "../state/action.ts";
+import { askUndo, isUndone, undo } from "../state/undo.ts";
 import { plural, t } from "../text/text.ts";
 import { Button, Notice, Table } from "../view/controls.tsx";
-import { useTask } from "../view/form.tsx";
 import { Dialog } from "../view/manage.tsx";
 
 export const UndoImport = ({ batch }: { readonly batch: string }): JSX.Element => (
@@ -23,30 +22,14 @@ export const UndoDialog = (): JSX.Element | null =>
 
 function OpenDialog({ asked }: { readonly asked: Asked }): JSX.Element {
   const { title, range, batch } = asked.about;
-  const { isBusy, trouble: failure, run } = useTask();
   const close = (): void => undo.end(asked);
-  const revert = async (): Promise<void> => {
-    if (undo.value !== asked) return;
-    await run(() =>
-      asked.answer(async () => {
-        const { reverted, changedSince, refused } = await call((client) =>
-          client.revert(range, { batch, respondAsync: true }),
-        );
-        const left = changedSince + refused;
-        const said = [
-          plural(t.imports.undonePlants, reverted),
-          ...(left === 0 ? [] : [plural(t.imports.skippedPlants, left)]),
-        ];
-        const back = { label: t.shared.undo, run: () => askUndo(batch) };
-        toast(said.join(" "), reverted > 0 ? back : undefined);
-        if (reverted > 0) noteUndos([batch]);
-      }),
-    );
-    if (failure.value === undefined) close();
-  };
   const found = asked.found.value;
-  const trouble = failure.value ?? asked.failure.value;
+  const trouble = asked.failure.value;
   const count = typeof found === "object" ? found.revertible : undefined;
+  const revert = (): void => {
+    close();
+    startAction({ kind: "undo", range }, { plants: [] }, count, batch);
+  };
   return (
     <Dialog title={title} onClose={close}>
       <div class="stack">
@@ -59,16 +42,8 @@ function OpenDialog({ asked }: { readonly asked: Asked }): JSX.Element {
         )}
         <div class="form-actions">
           {count !== 0 && (
-            <Button
-              kind="danger"
-              disabled={isBusy.value || found === undefined}
-              onClick={() => void revert()}
-            >
-              {isBusy.value
-                ? t.imports.undoing
-                : count === undefined
-                  ? t.imports.undoAll
-                  : plural(t.imports.undoPlants, count)}
+            <Button kind="danger" disabled={found === undefined} onClick={revert}>
+              {count === undefined ? t.imports.undoAll : plural(t.imports.undoPlants, count)}
             </Button>
           )}
           <Button onClick={close}>{count === 0 ? t.shared.close : t.shared.cancel}</Button>

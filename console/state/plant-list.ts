@@ -8,7 +8,7 @@ import { findInt64 } from "../../src/domain/json.ts";
 import { isSame, type Plant } from "../../src/domain/plant.ts";
 import { comparePositions, findCursor, formatCursor, positionOf } from "../../src/domain/sort.ts";
 import type { ListFilter, TimedPlant } from "../api/plants.ts";
-import type { Selection } from "./question.ts";
+import type { Selection } from "./subject.ts";
 
 const FIRST_PAGE_LENGTH = 100;
 const PAGE_LENGTH = 500;

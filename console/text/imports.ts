@@ -624,24 +624,6 @@ export const imports = {
     fr: "Importation annulée",
     es: "Importación deshecha",
   },
-  undonePlants: {
-    en: { one: "Undone: {count} plant.", other: "Undone: {count} plants." },
-    de: {
-      one: "Rückgängig gemacht: {count} Pflanze.",
-      other: "Rückgängig gemacht: {count} Pflanzen.",
-    },
-    fr: { one: "Annulé : {count} plante.", other: "Annulé : {count} plantes." },
-    es: { one: "Deshecho: {count} planta.", other: "Deshecho: {count} plantas." },
-  },
-  skippedPlants: {
-    en: { one: "{count} plant skipped.", other: "{count} plants skipped." },
-    de: {
-      one: "{count} Pflanze übersprungen.",
-      other: "{count} Pflanzen übersprungen.",
-    },
-    fr: { one: "{count} plante ignorée.", other: "{count} plantes ignorées." },
-    es: { one: "{count} planta omitida.", other: "{count} plantas omitidas." },
-  },
   tooManyToPreview: {
     en: "These are too many plants for a preview.",
     de: "Für eine Vorschau sind es zu viele Pflanzen.",
@@ -653,12 +635,6 @@ export const imports = {
     de: "Seitdem geänderte Pflanzen werden übersprungen. Auch dies lässt sich rückgängig machen.",
     fr: "Les plantes modifiées depuis sont ignorées. Il est aussi possible d’annuler cette action.",
     es: "Las plantas cambiadas desde entonces se omiten. Esto también se puede deshacer.",
-  },
-  undoing: {
-    en: "Undoing…",
-    de: "Wird rückgängig gemacht …",
-    fr: "Annulation…",
-    es: "Deshaciendo…",
   },
   undoAll: {
     en: "Undo all",

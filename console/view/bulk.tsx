@@ -2,14 +2,13 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
+import { describeTask, work } from "../state/action.ts";
 import {
   asked,
   askAboutSelected,
   counting,
   describeSubject,
-  describeTask,
   startAsked,
-  work,
 } from "../state/selection.ts";
 import { fill, t } from "../text/text.ts";
 import { Button } from "./controls.tsx";

@@ -25,12 +25,12 @@ import {
   takeBack,
   toastChanged,
 } from "../state/plants.ts";
-import { withoutTime } from "../state/question.ts";
 import { openPlant, refine, route } from "../state/route.ts";
 import { limits } from "../state/rules.ts";
 import { saveLater, waiting } from "../state/saving.ts";
 import { mayWrite, token } from "../state/session.ts";
 import { type Draft, findDraft, keepDraft } from "../state/storage.ts";
+import { withoutTime } from "../state/subject.ts";
 import { toast, toastDone, type Verb } from "../state/toasts.ts";
 import { findWriter, someoneElse, type Writer } from "../state/writes.ts";
 import { fill, t } from "../text/text.ts";

@@ -5,6 +5,7 @@ import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { findInt64 } from "../../src/domain/json.ts";
 import { sortNames } from "../../src/domain/page.ts";
+import { work } from "../state/action.ts";
 import { formatTotal } from "../state/format.ts";
 import { list, total } from "../state/plants.ts";
 import { isWhole, linkTo, openPlant, refine, route } from "../state/route.ts";
@@ -17,7 +18,6 @@ import {
   picked,
   selectAll,
   selection,
-  work,
 } from "../state/selection.ts";
 import { mayRead, mayWrite } from "../state/session.ts";
 import { fill, plural, t } from "../text/text.ts";

@@ -3,13 +3,8 @@
 import { describe, expect, test } from "bun:test";
 import { signal } from "@preact/signals";
 import type { Change } from "../../client/client.ts";
-import {
-  capture,
-  keepUnchanged,
-  OpenQuestion,
-  Question,
-  type Subject,
-} from "../../console/state/question.ts";
+import { OpenQuestion, Question } from "../../console/state/question.ts";
+import { capture, keepUnchanged, type Subject } from "../../console/state/subject.ts";
 
 const plant = (id: number, name = `Rose ${id}`) => ({ id: BigInt(id), name, tag: undefined });
 const roses = [1, 2, 3, 4].map((id) => plant(id));
@@ -175,19 +170,6 @@ describe("a question", () => {
     expect(open.value).toBe(other);
     open.end();
     expect(open.value).toBeUndefined();
-  });
-
-  test("keeps its number while its answer is carried out, and looks again if that fails", async () => {
-    const { settle, news, looks, question } = openByHand();
-    await settle(0, 4);
-    const acting = Promise.withResolvers<void>();
-    const answer = question.answer(() => acting.promise);
-    news.value = [changed(1, "Rose 1", undefined)];
-    expect(looks).toHaveLength(1);
-    acting.reject(new Error("no connection"));
-    expect(answer).rejects.toThrow("no connection");
-    await answer.catch(() => undefined);
-    expect(looks).toHaveLength(2);
   });
 
   test("says that it could not be counted, unless it has ended", async () => {

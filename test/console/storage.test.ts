@@ -1,48 +1,24 @@
 /** What the browser keeps, for a service that shares its host with others. */
 
-import { afterAll, expect, test } from "bun:test";
-
-/** As in a browser, the keys are the members. */
-class Area {
-  [key: string]: unknown;
-  getItem = (key: string): unknown => this[key] ?? null;
-  setItem = (key: string, value: string): void => void (this[key] = value);
-  removeItem = (key: string): void => void delete this[key];
-
-  constructor(kept: Readonly<Record<string, string>>) {
-    for (const name of ["getItem", "setItem", "removeItem"])
-      Object.defineProperty(this, name, { enumerable: false });
-    Object.assign(this, kept);
-  }
-}
+import { expect, test } from "bun:test";
+import type * as storage from "../../console/state/storage.ts";
+import { Area, openPage } from "./page.ts";
 
 const draft = { name: "Rosa", tag: undefined, etag: '"a"' };
-const names = ["document", "sessionStorage", "localStorage"] as const;
-const before = names.map((name) => Object.getOwnPropertyDescriptor(globalThis, name));
-const set = (name: string, value: unknown): void =>
-  void Object.defineProperty(globalThis, name, { value, configurable: true });
 
-set("document", { baseURI: "https://host.example/plants/#/plants" });
-set(
-  "sessionStorage",
-  new Area({
+openPage("https://host.example/plants/#/plants", {
+  sessionStorage: new Area({
     "plantstore.drafts": JSON.stringify({ 7: draft }),
     "plantstore.job /other/": '"theirs"',
     unrelated: "1",
   }),
-);
-set("localStorage", new Area({ "plantstore.shortcuts": '"off"' }));
-
-const { findDraft, forgetTrail, hasShortcuts, keep, keepDraft, recall, setShortcuts } =
-  await import("../../console/state/storage.ts");
-
-afterAll(() => {
-  for (const [index, name] of names.entries()) {
-    const { [index]: descriptor } = before;
-    if (descriptor === undefined) Reflect.deleteProperty(globalThis, name);
-    else Object.defineProperty(globalThis, name, descriptor);
-  }
+  localStorage: new Area({ "plantstore.shortcuts": '"off"' }),
 });
+
+// A module of its own: tests of this process share modules, which have the page of their first import.
+const path = "../../console/state/storage.ts?own";
+const { findDraft, forgetTrail, hasShortcuts, keep, keepDraft, recall, setShortcuts } =
+  (await import(path)) as typeof storage;
 
 test("drafts and settings of version 1.0 are found, and then kept for this service", () => {
   expect(findDraft(7n)).toEqual(draft);
