@@ -20,17 +20,17 @@ import {
 import { ANSWERS_SHARE } from "./budget.ts";
 import { acceptUpserts } from "./bulk.ts";
 import { unpack } from "./unpack.ts";
+import { type Endpoints, jsonAndLines, ok, operation } from "./endpoint.ts";
 import type { Exchange, Input, Reader, Service } from "./exchange.ts";
-import { type batchFields, prefer, type Values } from "./field.ts";
+import { batchFields, prefer, type Values } from "./field.ts";
 import { discard, isClosing } from "./linger.ts";
 import { answer, requireRoomToAnswer, answerText } from "./answer.ts";
+import { accepted } from "./jobs.ts";
+import { batchResults, ficus, monstera } from "./plant-shapes.ts";
 import { retryWhileOverloaded, toStream } from "./stream.ts";
+import { writeTool } from "./tools.ts";
 
-export const BATCH_TYPES = [...NDJSON_TYPES, JSON_TYPE];
-
-export const BATCH_CODINGS = "gzip, identity";
-
-export const batchHeaders = prefer(
+const batchHeaders = prefer(
   "`return=minimal` answers lines with a summary, and `respond-async` with `upsert=true` answers 202 (RFC 7240). Other preferences are ignored.",
 );
 
@@ -41,10 +41,10 @@ const LINE_BYTES = 800;
 type BatchInput = Input<object, Values<typeof batchFields>, Values<typeof batchHeaders>, undefined>;
 
 /** A removal without upsert=true is a 404 when it is repeated, and a job repeats a write whose answer was lost. */
-export const isJob = ({ query, headers }: Pick<BatchInput, "query" | "headers">): boolean =>
+const isJob = ({ query, headers }: Pick<BatchInput, "query" | "headers">): boolean =>
   query.upsert && !query.atomic && headers.Prefer.isAsync;
 
-export async function writePlants(input: BatchInput, exchange: Exchange): Promise<Response> {
+async function writePlants(input: BatchInput, exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
   const { batch: name, upsert, atomic } = input.query;
   const { form: type, headers: sent } = input;
@@ -90,7 +90,7 @@ export async function writePlants(input: BatchInput, exchange: Exchange): Promis
 }
 
 /** Refused lines that a minimal report lists. */
-export const REFUSED_SHOWN_MAX = 1_000;
+const REFUSED_SHOWN_MAX = 1_000;
 
 /**
  * Results are streamed as they arrive. A minimal report has only refused lines and counts, at the end: a client that
@@ -390,3 +390,48 @@ async function* reserveChunks(
     yield chunk;
   }
 }
+
+export const batchOperations: Endpoints = {
+  createPlants: operation({
+    at: "POST /plants/batch",
+    scopes: ["plants:write"],
+    kind: "batch",
+    summary: "Write many plants",
+    description: (config) =>
+      "Accepts an array of plants and answers with an array of results, or accepts one plant per line and answers with one " +
+      "result per line, while the lines are still being sent. The body may be sent in gzip (`Content-Encoding`). Results are in the order of the plants. " +
+      "Each plant succeeds or fails alone, as a single create would. The whole batch is safe to send again. " +
+      "With `upsert=true`, a plant whose id is taken replaces the stored one, and an equal one changes nothing. " +
+      '`{"id": 7, "removed": true}` removes a plant. If there is no such plant, the line gets a 404, or with `upsert=true` changes nothing. ' +
+      'With `upsert=true` or `removed`, a line may have `"ifMatch"`, with the meaning of the header `If-Match`. ' +
+      "With `atomic=true` the whole batch is one transaction, no larger than one body: " +
+      "either every line succeeds, or nothing is stored, and the answer is the error of the first line that failed, " +
+      "with a message that begins with `line`, its number and a colon. If the answer was lost, send it again. " +
+      "With `upsert=true` and `Prefer: respond-async`, a batch no larger than one body is a job that the service finishes without the client: `GET /jobs` shows it, `DELETE /jobs` stops it. It also needs `plants:read`. If one line is not a plant, all are refused, with such a message. " +
+      `Limits: ${config.bodyBytesMax} bytes per array; any number of lines, ${recordBytesMaxOf(config)} bytes per line, ` +
+      `${config.readSecondsMax} s between two pieces. ` +
+      `A client that sends everything before it reads must send \`Prefer: return=minimal\` with its lines. It gets the results of the first ${REFUSED_SHOWN_MAX} refused lines ` +
+      'and then `{"created":2,"replayed":0,"refused":1,"complete":true}` as the last line, with `replaced` and `removed` if lines can do that. `complete` is false if the lines could not be read to their end. ' +
+      `Without that header, read the results while you send: the service waits ${config.idleSecondsMax / 2} s for a client that does not read, then stores the rest and ends the answer in the same way. ` +
+      "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",
+    query: batchFields,
+    headers: batchHeaders,
+    also: { scopes: ["plants:read"], when: isJob },
+    body: {
+      accepts: jsonAndLines("BatchLine", [monstera, ficus]),
+      types: [...NDJSON_TYPES, JSON_TYPE],
+      codings: "gzip, identity",
+    },
+    answers: {
+      ...ok(
+        "A result for each line.",
+        jsonAndLines("BatchResult", batchResults),
+        "Preference-Applied",
+      ),
+      ...accepted,
+    },
+    fails: ["BadPlant", "PlantNotFound", "PreconditionFailed", "BatchConflict"],
+    run: writePlants,
+    tool: writeTool,
+  }),
+};

@@ -3,7 +3,7 @@
  * GET /changes/counts: how many there are.
  */
 
-import { countChanges as count } from "../domain/change-count.ts";
+import { countChanges } from "../domain/change-count.ts";
 import {
   BACKWARDS,
   type ChangePage,
@@ -13,23 +13,38 @@ import {
   type Period,
 } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
+import { quoteIds } from "../domain/json.ts";
 import { formatTime } from "../domain/time.ts";
 import { within } from "../tick.ts";
 import { JSON_TYPE, NDJSON_TYPES } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import { answerPage, openPacker, VARY } from "./pack.ts";
+import { type Endpoints, json, jsonAndLines, ok, operation } from "./endpoint.ts";
 import type { Exchange, Input } from "./exchange.ts";
 import {
-  type changeCountFields,
-  type changeFields,
+  changeCountFields,
+  changeFields,
+  changeStreamFields,
   EVENT_STREAM_TYPE,
-  type followHeaders,
-  type Values,
+  followHeaders,
+  idArgument,
+  limitTo,
+  toArgument,
 } from "./field.ts";
 import { toChunk } from "./feed.ts";
 import { answer, answerJson, requireRoomToAnswer } from "./answer.ts";
+import { Change, ChangeCount, created } from "./plant-shapes.ts";
 import { linkNext } from "./query.ts";
+import { integer, list, object, text } from "./shape.ts";
 import { type Packer, retryWhileOverloaded, streamPages, toStream } from "./stream.ts";
+import {
+  calling,
+  ENTRIES_MAX,
+  NEXT,
+  nextMember,
+  PAGE_CHARACTERS_MAX,
+  SEARCH_MS_MAX,
+} from "./tools.ts";
 
 const RETRY_MS = 2_000;
 /**
@@ -38,28 +53,14 @@ const RETRY_MS = 2_000;
  */
 const PIECE_BYTES_MAX = 131_072;
 
-export const CHANGE_FORMS = [JSON_TYPE, ...NDJSON_TYPES, EVENT_STREAM_TYPE] as const;
+const CHANGE_FORMS = [JSON_TYPE, ...NDJSON_TYPES, EVENT_STREAM_TYPE] as const;
 
 function requireForwards<Query extends Period>(query: Query): Query {
   if (isBackwards(query)) throw new Refusal("invalid_query", BACKWARDS);
   return query;
 }
 
-/** A client that reconnects sends its cursor in Last-Event-ID, which overrides `after`. */
-export function toChangeQuery({
-  query,
-  headers,
-}: Input<object, Values<typeof changeFields>, Values<typeof followHeaders>>): ChangeQuery {
-  const { type: types, after, ...others } = requireForwards(query);
-  return { ...others, types, after: headers["Last-Event-ID"] ?? after };
-}
-
-export function toCountQuery({ query }: Input<object, Values<typeof changeCountFields>>) {
-  const { type: types, group, every: everyMs, ...others } = requireForwards(query);
-  return { ...others, types, count: { group, everyMs } };
-}
-
-export async function listChanges(
+async function listChanges(
   { query, form }: Input<object, ChangeQuery>,
   exchange: Exchange,
 ): Promise<Response> {
@@ -88,26 +89,10 @@ export async function listChanges(
 
 async function listPage(exchange: Exchange, query: ChangeQuery): Promise<Response> {
   const page = await readPage(exchange, query);
-  const text = `[${page.changes.map(({ json }) => json).join(",")}]`;
+  const body = `[${page.changes.map((change) => change.json).join(",")}]`;
   const link = linkNext(exchange, query.limit, page.hasMore ? page.last : undefined);
   const headers = { vary: VARY, ...link, "last-change": String(page.newest) };
-  return answerPage(exchange, text, headers);
-}
-
-export async function countChanges(
-  { query }: Input<object, ReturnType<typeof toCountQuery>>,
-  exchange: Exchange,
-): Promise<Response> {
-  const { counts, next, newest } = await count(exchange.service.store, query);
-  const shown = counts.map(({ startMs, by, batch, firstMs, lastMs, ...each }) =>
-    Object.assign(
-      { start: startMs === undefined ? undefined : formatTime(startMs), by, batch },
-      each,
-      { firstTime: formatTime(firstMs), lastTime: formatTime(lastMs) },
-    ),
-  );
-  const link = linkNext(exchange, query.limit, next);
-  return answerJson(exchange, shown, { ...link, "last-change": String(newest) });
+  return answerPage(exchange, body, headers);
 }
 
 const streamLines = (exchange: Exchange, query: ChangeQuery, packer: Packer | undefined) =>
@@ -116,15 +101,15 @@ const streamLines = (exchange: Exchange, query: ChangeQuery, packer: Packer | un
     query.after,
     async (after) => {
       const { changes, hasMore, last } = await readPage(exchange, { ...query, after });
-      const text = changes.map(({ json }) => `${json}\n`).join("");
-      return { text, next: hasMore ? last : undefined };
+      const lines = changes.map((change) => `${change.json}\n`).join("");
+      return { text: lines, next: hasMore ? last : undefined };
     },
     { packer },
   );
 
 async function readPage(exchange: Exchange, query: ChangeQuery): Promise<ChangePage> {
   const page = await exchange.service.store.readChanges(query);
-  const characters = page.changes.reduce((sum, { json }) => sum + json.length, 0);
+  const characters = page.changes.reduce((sum, change) => sum + change.json.length, 0);
   requireRoomToAnswer(exchange, characters);
   return page;
 }
@@ -176,3 +161,108 @@ async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSign
     feed.readers--;
   }
 }
+
+async function readHistory(
+  { service }: Exchange,
+  query: Readonly<{ id: bigint; after: number; limit: number }>,
+): Promise<string> {
+  const endsAtMs = performance.now() + SEARCH_MS_MAX;
+  const shown: string[] = [];
+  let characters = 0;
+  const finish = (next?: number): string =>
+    `{"changes":[${shown.join(",")}]${next === undefined ? "" : `,"next":${next}`}}`;
+  for (let { after } = query; ;) {
+    const limit = query.limit - shown.length;
+    const page = await service.store.readChanges({ ...query, after, limit });
+    for (const change of page.changes) {
+      characters += change.json.length;
+      if (characters > PAGE_CHARACTERS_MAX && shown.length > 0) return finish(after);
+      shown.push(quoteIds(change.json));
+      after = change.seq;
+    }
+    if (!page.hasMore) return finish();
+    after = page.last;
+    if (shown.length === query.limit || performance.now() > endsAtMs) return finish(after);
+  }
+}
+
+export const changeOperations: Endpoints = {
+  listChanges: operation({
+    at: "GET /changes",
+    scopes: ["plants:read"],
+    kind: "other",
+    summary: "List or follow the changes",
+    description: ({ changesDays }) =>
+      "Every plant that was created (the console says added), changed (in the API `replaced`) or removed (the console says deleted), once, in commit order: after a number was read, no smaller one " +
+      "appears. A page is an array; if there are more, the next page is in the `Link` header. With " +
+      "`Accept: application/x-ndjson` the rest is streamed, without a `limit`. With `Accept: text/event-stream` " +
+      "events follow the journal: `id` is the number, `event` the type, and `Last-Event-ID` resumes. " +
+      "To keep a copy of the plants: note `Last-Change`, read all plants, then the changes after that number. " +
+      `Changes are kept for ${changesDays} days. If few of many changes match, a page may end early or be empty, with a next link.`,
+    query: changeFields,
+    streamQuery: changeStreamFields,
+    headers: followHeaders,
+    forms: CHANGE_FORMS,
+    // A client that reconnects sends its cursor in Last-Event-ID, which overrides `after`.
+    refine: ({ query, headers }): ChangeQuery => {
+      const { type: types, after, ...others } = requireForwards(query);
+      return { ...others, types, after: headers["Last-Event-ID"] ?? after };
+    },
+    answers: ok(
+      "The changes.",
+      {
+        ...jsonAndLines("Change", [created, Change.example]),
+        [EVENT_STREAM_TYPE]: text(
+          `id: ${created.seq}\nevent: created\ndata: ${JSON.stringify(created)}\n\n`,
+        ),
+      },
+      "Link",
+      "Last-Change",
+    ),
+    fails: ["BadQuery", "ChangesGone"],
+    run: listChanges,
+    tool: {
+      name: "plant_history",
+      title: "History of a plant",
+      description: `The changes of a plant, oldest first: when, by which token, and the plant before and after. ${NEXT}`,
+      output: object({ changes: list(Change), next: { ...nextMember, schema: integer().schema } }),
+      ...calling(
+        {
+          id: idArgument,
+          limit: toArgument(limitTo("Changes on a page.", ENTRIES_MAX)),
+          after: toArgument(changeFields.after),
+        },
+        readHistory,
+      ),
+    },
+  }),
+  countChanges: operation({
+    at: "GET /changes/counts",
+    scopes: ["plants:read"],
+    kind: "other",
+    summary: "Count the changes by token, batch and time",
+    description:
+      "How many plants were created, changed and removed: per token, per batch and per interval, as `group` and `every` say. " +
+      "Counted from the newest change back. A page ends when it has `limit` groups, or after about a second; then it has a next link. " +
+      "A group may be on several pages: add up its counts. The group with the newest change is first.",
+    query: changeCountFields,
+    refine: ({ query }) => {
+      const { type: types, group, every: everyMs, ...others } = requireForwards(query);
+      return { ...others, types, count: { group, everyMs } };
+    },
+    answers: ok("The counts of each group.", json(list(ChangeCount)), "Link", "Last-Change"),
+    fails: ["BadQuery", "ChangesGone"],
+    run: async ({ query }, exchange) => {
+      const { counts, next: after, newest } = await countChanges(exchange.service.store, query);
+      const shown = counts.map(({ startMs, by, batch, firstMs, lastMs, ...each }) =>
+        Object.assign(
+          { start: startMs === undefined ? undefined : formatTime(startMs), by, batch },
+          each,
+          { firstTime: formatTime(firstMs), lastTime: formatTime(lastMs) },
+        ),
+      );
+      const link = linkNext(exchange, query.limit, after);
+      return answerJson(exchange, shown, { ...link, "last-change": String(newest) });
+    },
+  }),
+};

@@ -105,6 +105,24 @@ export const filterFields = mapValues<FilterRule, unknown>(filters, toField) as 
   readonly [Name in FilterName]: Field<Filter[Name]>;
 };
 
+/** A field of a query as an argument of a tool: the same meaning, and the same values. */
+export const toArgument = <Value>(field: Field<Value>): Argument<Value> => ({
+  ...field,
+  find: (input) => {
+    const { type: named } = field.schema;
+    const type = named === "integer" ? "number" : named;
+    if (typeof input !== type || !isStorable(String(input))) return undefined;
+    return field.find(String(input));
+  },
+});
+
+export const filterArguments = mapValues<Field<unknown>, Argument<unknown>>(
+  filterFields,
+  toArgument,
+) as {
+  readonly [Name in FilterName]: Argument<Filter[Name]>;
+};
+
 export const countFields = {
   ...filterFields,
   after: anyInt64("Counts only plants after this id: it continues a count, as in its next link."),
@@ -473,14 +491,3 @@ export const followHeaders = {
     form: EVENT_STREAM_TYPE,
   } as Field<number | undefined>,
 };
-
-/** A field of a query as an argument of a tool: the same meaning, and the same values. */
-export const toArgument = <Value>(field: Field<Value>): Argument<Value> => ({
-  ...field,
-  find: (input) => {
-    const { type: named } = field.schema;
-    const type = named === "integer" ? "number" : named;
-    if (typeof input !== type || !isStorable(String(input))) return undefined;
-    return field.find(String(input));
-  },
-});

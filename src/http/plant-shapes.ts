@@ -4,6 +4,7 @@ import { SAMPLE_LENGTH } from "../domain/bulk.ts";
 import { changeTypes, shownParts } from "../domain/change.ts";
 import { INT64_MAX, INT64_MIN } from "../domain/json.ts";
 import { type Patch, parsePatch, patchRules } from "../domain/write.ts";
+import { JSON_TYPE } from "./body.ts";
 import type { Argument } from "./field.ts";
 import {
   define,
@@ -55,10 +56,13 @@ const patchMembers = describeRules(patchRules, {
   name: annotate(plantMembers.name, "The new name."),
   tag: maybe(annotate(plantMembers.tag, "The new tag; null removes it.")),
 });
-export const PlantPatch = define("PlantPatch", patchMembers, {
+const PlantPatch = define("PlantPatch", patchMembers, {
   additionalProperties: false,
   description: "What to change.",
 });
+
+const PATCH_TYPES = ["application/merge-patch+json", JSON_TYPE];
+export const patchBodies = Object.fromEntries(PATCH_TYPES.map((type) => [type, PlantPatch]));
 
 export const patchArguments = {
   patch: {
@@ -176,11 +180,6 @@ export const batchResults = [
   { line: 2, status: 200, replayed: true },
   BatchResult.example,
 ];
-
-export const counted = {
-  count: integer(12, "How many there are."),
-  exact: flag(true, "False if there may be more."),
-};
 
 export const previewMembers = {
   plants: integer(2, "Plants that match."),

@@ -1,233 +1,228 @@
-/** The operations on one plant, on pages and streams of plants, and on tags. */
+/** The operations on one plant. */
 
 import { type Condition, entityTagOf, matches } from "../domain/entity-tag.ts";
 import { Refusal } from "../domain/errors.ts";
-import { type PageText, type PlantQuery, SMALL_PAGE_LENGTH, type TagPage } from "../domain/page.ts";
-import { formatPlant, formatStoredPlant, lengthOf, type Plant } from "../domain/plant.ts";
-import { formatCursor, scanBytesOf, SORTED_STREAM_LENGTH, toOrder } from "../domain/sort.ts";
-import type { Patch } from "../domain/write.ts";
-import { CSV_HEAD, TIMED_CSV_HEAD } from "../format/csv.ts";
-import { JSON_TYPE, NDJSON_TYPES } from "./body.ts";
-import { ANSWERS_SHARE } from "./budget.ts";
-import type { Exchange, Input, Service } from "./exchange.ts";
-import type {
+import {
+  formatPlant,
+  formatStoredPlant,
+  lengthOf,
+  parseNewPlant,
+  parseReplacement,
+  type Plant as Stored,
+} from "../domain/plant.ts";
+import { parsePatchText } from "../domain/write.ts";
+import { answer, answerText, requireRoomToAnswer } from "./answer.ts";
+import { answering, type Endpoints, json, jsonWith, ok, operation } from "./endpoint.ts";
+import type { Exchange } from "./exchange.ts";
+import {
   changeConditions,
-  countFields,
-  plantFields,
+  contentArguments,
+  idArgument,
   plantPath,
   readConditions,
-  tagFields,
-  Values,
+  type Values,
   writeFields,
 } from "./field.ts";
-import { answer, answerJson, answerText, requireRoomToAnswer } from "./answer.ts";
-import { answerPage, openPacker, VARY } from "./pack.ts";
-import { linkNext } from "./query.ts";
-import { streamPages } from "./stream.ts";
+import {
+  ficus,
+  monstera,
+  NewPlant,
+  patchArguments,
+  patchBodies,
+  Plant,
+  StoredPlant,
+} from "./plant-shapes.ts";
+import { flag, object, text } from "./shape.ts";
 
 const REPLAYED = { "idempotent-replayed": "true" };
 
-type Writing = Values<typeof writeFields>;
-type OfPlant = Values<typeof plantPath>;
-type Conditions = Values<typeof changeConditions>;
-
-const conditionOf = (headers: Conditions): Condition => ({
+const conditionOf = (headers: Values<typeof changeConditions>): Condition => ({
   match: headers["If-Match"],
   noneMatch: headers["If-None-Match"],
 });
 
-type Creating = Input<object, Writing, object, Plant>;
+const etagOf = (plant: Stored): string => entityTagOf(formatStoredPlant(plant));
 
-export async function createPlant({ query, body: plant }: Creating, exchange: Exchange) {
-  const { service, startedAtMs } = exchange;
-  const freed = exchange.requireFree(query);
-  if (freed !== undefined) await freed;
-  const outcome = await service.store.createPlant(plant, exchange.nameWriter(query.batch));
-  if (outcome === "created") service.metrics.countCreates(performance.now() - startedAtMs);
-  return outcome;
-}
-
-export function answerCreated(outcome: string, { body }: Creating, exchange: Exchange): Response {
-  const headers = outcome === "replayed" ? REPLAYED : undefined;
-  return answerText(exchange, formatPlant(body), headers);
-}
-
-type Reading = Input<OfPlant, object, Values<typeof readConditions>>;
-
-export async function readPlant({ path }: Reading, { service }: Exchange): Promise<Plant> {
-  const plant = await service.store.findPlant(path.id);
-  if (plant === undefined) throw new Refusal("plant_not_found");
-  return plant;
-}
-
-export function answerPlant(plant: Plant, { headers: sent }: Reading, exchange: Exchange) {
-  // Checked before serializing, so a refused request builds no body.
-  requireRoomToAnswer(exchange, lengthOf(plant));
-  const text = formatStoredPlant(plant);
-  const etag = entityTagOf(text);
-  // Clients may cache it, but must revalidate every time.
-  const headers = { etag, "cache-control": "private, no-cache" };
-  if (matches(sent["If-None-Match"] ?? [], etag)) return answer(304, null, headers);
-  return answerText(exchange, text, headers);
-}
-
-type Changing<Body> = Input<OfPlant, Writing, Conditions, Body>;
-
-/** Resolves to the plant as it is now. */
-export async function replacePlant(
-  { query, headers, body: plant }: Changing<Plant>,
-  exchange: Exchange,
-): Promise<Plant> {
-  const writer = exchange.nameWriter(query.batch);
-  await exchange.requireFree(writer);
-  await exchange.service.store.replacePlant(plant, conditionOf(headers), writer);
-  return plant;
-}
-
-export const PATCH_TYPES = ["application/merge-patch+json", JSON_TYPE];
-
-export async function patchPlant(
-  { path, query, headers, body: patch }: Changing<Patch>,
-  exchange: Exchange,
-): Promise<Plant> {
-  const writer = exchange.nameWriter(query.batch);
-  await exchange.requireFree(writer);
-  return exchange.service.store.patchPlant(path.id, patch, conditionOf(headers), writer);
-}
-
-export const etagOf = (plant: Plant): string => entityTagOf(formatStoredPlant(plant));
-
-export const answerChanged = (plant: Plant, _input: object, exchange: Exchange): Response =>
+const answerChanged = (exchange: Exchange, plant: Stored): Response =>
   answerText(exchange, formatPlant(plant), { etag: etagOf(plant) });
 
-export async function removePlant(
-  { path, query, headers }: Changing<undefined>,
-  exchange: Exchange,
-): Promise<void> {
-  const writer = exchange.nameWriter(query.batch);
-  await exchange.requireFree(writer);
-  await exchange.service.store.removePlant(path.id, conditionOf(headers), writer);
-}
+const PlantWithEtag = object({
+  id: text(),
+  ...contentArguments,
+  etag: text(undefined, "Names this state, for `ifMatch`."),
+});
 
-export const answerRemoved = (): Response => answer(204, null);
-
-const CSV_TYPE = "text/csv";
-
-export const PLANT_FORMS = [JSON_TYPE, ...NDJSON_TYPES, CSV_TYPE] as const;
-
-/** Throws a Refusal if a field contradicts another. */
-export function toPlantQuery({
-  query,
-  form,
-}: Input<object, Values<typeof plantFields>>): PlantQuery {
-  const { include, sort, cursor, ...others } = query;
-  const ordered = toOrder({ ...others, sort, cursor });
-  const isStream = form !== JSON_TYPE;
-  const limit = isStream && ordered.sort !== undefined ? SORTED_STREAM_LENGTH : others.limit;
-  return { ...others, ...ordered, limit, hasTimes: include !== undefined };
-}
-
-export async function listPlants(
-  { query, form }: Input<object, PlantQuery>,
-  exchange: Exchange,
-): Promise<Response> {
-  const { service } = exchange;
-  if (form === JSON_TYPE) return listPage(query, exchange);
-  const isCsv = form === CSV_TYPE;
-  if (query.sort !== undefined) exchange.waitLong();
-  const packer = openPacker(exchange);
-  const body = await streamPages<PlantQuery>(
-    exchange,
-    query,
-    async (from, signal) => {
-      const page = await service.store.readPlants(from, isCsv ? "csv" : "ndjson", signal);
-      return { text: page.text, next: nextQuery(from, page) };
+export const plantOperations: Endpoints = {
+  createPlant: operation({
+    at: "POST /plants",
+    scopes: ["plants:write"],
+    kind: "create",
+    summary: "Create a plant",
+    description: ({ bodyBytesMax, headerBytesMax, readSecondsMax, urlBytesMax }) =>
+      "Creates a new plant in the store. Unknown members of the body are ignored. " +
+      "The same plant under the same id again answers 200 with `Idempotent-Replayed: true`; " +
+      "a different plant under a taken id answers 409 and changes nothing. " +
+      `Limits: body ${bodyBytesMax} bytes, ${readSecondsMax} s to send it, ` +
+      `URL ${urlBytesMax} bytes, head ${headerBytesMax} bytes.`,
+    query: writeFields,
+    body: {
+      accepts: jsonWith(NewPlant, { tagged: monstera, untagged: ficus }),
+      parse: parseNewPlant,
+      isEchoed: true,
     },
-    {
-      heading: isCsv ? (query.hasTimes ? TIMED_CSV_HEAD : CSV_HEAD) : "",
-      packer,
-      bytesToRead: scanBytesOf(query),
+    run: async ({ query, body: plant }, exchange) => {
+      const { service, startedAtMs } = exchange;
+      const freed = exchange.requireFree(query);
+      if (freed !== undefined) await freed;
+      const outcome = await service.store.createPlant(plant, exchange.nameWriter(query.batch));
+      if (outcome === "created") service.metrics.countCreates(performance.now() - startedAtMs);
+      return outcome;
     },
-  );
-  const type = isCsv ? `${CSV_TYPE}; charset=utf-8; header=present` : form;
-  return answer(200, body, { vary: VARY, "content-type": type, ...packer?.headers });
-}
-
-/** Undefined after the last page. */
-function nextQuery(query: PlantQuery, { next, nextPosition }: PageText): PlantQuery | undefined {
-  if (nextPosition !== undefined)
-    return { ...query, sort: query.sort && { ...query.sort, after: nextPosition } };
-  return next === undefined ? undefined : { ...query, after: next };
-}
-
-/** Reserves the memory of a sorted page. Its scan may take long, and ends with the signal. */
-export function openSort(exchange: Exchange, query: PlantQuery): AbortSignal | undefined {
-  if (query.sort === undefined) return undefined;
-  exchange.reserve(exchange.bytesKept + scanBytesOf(query), ANSWERS_SHARE);
-  exchange.waitLong();
-  return exchange.signal;
-}
-
-/** Far below the size of a large answer. */
-const SMALL_PAGE_CHARACTERS = 4_096;
-
-async function listPage(query: PlantQuery, exchange: Exchange): Promise<Response> {
-  const { service } = exchange;
-  // While large answers are refused, pages are cut short. A single large plant still makes a large page.
-  const { bytesHeld, bytesMax } = service.budget;
-  const isFull = bytesHeld > bytesMax * ANSWERS_SHARE;
-  const charactersMax = isFull ? SMALL_PAGE_CHARACTERS : undefined;
-  const limit = isFull ? Math.min(query.limit, SMALL_PAGE_LENGTH) : query.limit;
-  const cut = { ...query, limit, charactersMax };
-  const page = service.store.readPlants(cut, "json", openSort(exchange, cut));
-  // On SQLite without an await: the answer holds its memory before the next request of the tick reads its page.
-  const { text, next, nextPosition } = page instanceof Promise ? await page : page;
-  const { sort } = query;
-  const link =
-    sort === undefined || nextPosition === undefined
-      ? linkNext(exchange, query.limit, next)
-      : linkNext(exchange, query.limit, formatCursor(sort, nextPosition), "cursor");
-  return answerPage(exchange, text, { vary: VARY, ...link });
-}
-
-export const countPlants = (
-  { query }: Input<object, Values<typeof countFields>>,
-  { service }: Exchange,
-) => service.store.countPlants(query);
-
-export const answerCount = (
-  { count, exact, next }: Awaited<ReturnType<typeof countPlants>>,
-  _input: object,
-  exchange: Exchange,
-): Response => answerJson(exchange, { count, exact }, linkNext(exchange, undefined, next));
-
-/** Deadline after which a page of counts is cut short. */
-const TAG_COUNTS_MS_MAX = 1_000;
-
-export const answerTags =
-  (hasCounts: boolean) =>
-  async (
-    { query }: Input<object, Values<typeof tagFields>>,
-    exchange: Exchange,
-  ): Promise<Response> => {
-    const { store } = exchange.service;
-    const page = await store.listTags(query);
-    const { tags, next } = hasCounts ? await countTags(store, page) : page;
-    return answerJson(exchange, tags, linkNext(exchange, query.limit, next));
-  };
-
-/** At least one tag is counted, so every page gets further. */
-export async function countTags(
-  store: Pick<Service["store"], "countPlants">,
-  { tags, next }: TagPage,
-  nowMs = () => performance.now(),
-) {
-  const endsAtMs = nowMs() + TAG_COUNTS_MS_MAX;
-  const counted: { readonly tag: string; readonly count: number; readonly exact: boolean }[] = [];
-  for (const tag of tags) {
-    if (counted.length > 0 && nowMs() > endsAtMs) break;
-    const { count, exact } = await store.countPlants({ tag });
-    counted.push({ tag, count, exact });
-  }
-  return { tags: counted, next: counted.length < tags.length ? counted.at(-1)?.tag : next };
-}
+    answer: (outcome, { body }, exchange) =>
+      answerText(exchange, formatPlant(body), outcome === "replayed" ? REPLAYED : undefined),
+    answers: ok("Plant response: the plant is on disk.", json(Plant), "Idempotent-Replayed"),
+    fails: ["BadPlant", "IdTaken"],
+    tool: {
+      name: "create_plant",
+      title: "Create a plant",
+      description:
+        "Stores a new plant. The same plant again changes nothing (`replayed`); a different one under a taken id is refused.",
+      members: { id: idArgument, ...contentArguments },
+      output: object({ id: text(), replayed: flag() }),
+      show: (outcome, { body }) => ({ id: body.id, replayed: outcome === "replayed" }),
+    },
+  }),
+  readPlant: operation({
+    at: "GET /plants/{id}",
+    scopes: ["plants:read"],
+    kind: "read",
+    summary: "Read a plant",
+    description: "One plant, with an entity tag that names its state.",
+    path: plantPath,
+    headers: readConditions,
+    run: async ({ path }, { service }) => {
+      const plant = await service.store.findPlant(path.id);
+      if (plant === undefined) throw new Refusal("plant_not_found");
+      return plant;
+    },
+    answer: (plant, { headers: sent }, exchange) => {
+      // Checked before serializing, so a refused request builds no body.
+      requireRoomToAnswer(exchange, lengthOf(plant));
+      const shown = formatStoredPlant(plant);
+      const etag = entityTagOf(shown);
+      // Clients may cache it, but must revalidate every time.
+      const headers = { etag, "cache-control": "private, no-cache" };
+      if (matches(sent["If-None-Match"] ?? [], etag)) return answer(304, null, headers);
+      return answerText(exchange, shown, headers);
+    },
+    answers: {
+      ...ok("The plant.", json(StoredPlant), "ETag"),
+      ...answering(304, "The plant has not changed.", undefined, "ETag"),
+    },
+    fails: ["BadCondition", "PlantNotFound"],
+    tool: {
+      name: "read_plant",
+      title: "Read a plant",
+      description: "One plant, with an etag that names its state.",
+      output: PlantWithEtag,
+      show: (plant) => ({ ...plant, etag: etagOf(plant) }),
+    },
+  }),
+  replacePlant: operation({
+    at: "PUT /plants/{id}",
+    scopes: ["plants:write"],
+    kind: "write",
+    summary: "Replace a plant",
+    description: ({ bodyBytesMax }) =>
+      "Replaces name and tag of an existing plant; a tag that is left out is removed. An `id` in the body must be the one in the path; other unknown members are ignored. " +
+      "With `If-Match`, a change that another client made in between is not overwritten. " +
+      `The body has at most ${bodyBytesMax} bytes.`,
+    path: plantPath,
+    query: writeFields,
+    headers: changeConditions,
+    body: {
+      accepts: json(Plant),
+      parse: (sent: string, { id }: Values<typeof plantPath>) => parseReplacement(sent, id),
+      isEchoed: true,
+    },
+    run: async ({ query, headers, body: plant }, exchange) => {
+      const writer = exchange.nameWriter(query.batch);
+      await exchange.requireFree(writer);
+      await exchange.service.store.replacePlant(plant, conditionOf(headers), writer);
+      return plant;
+    },
+    answer: (plant, _input, exchange) => answerChanged(exchange, plant),
+    answers: ok("The plant is on disk.", json(Plant), "ETag"),
+    fails: ["BadReplacement", "PlantNotFound", "JobRunning", "PreconditionFailed"],
+    tool: {
+      name: "replace_plant",
+      title: "Replace a plant",
+      description:
+        "Replaces name and tag of an existing plant; a tag that is left out is removed. With `ifMatch`, a change made since you read the plant is not overwritten.",
+      members: contentArguments,
+      toBody: ({ id, name, tag }) => ({ id, name, tag }),
+      output: object({ id: text(), etag: text() }),
+      show: (plant) => ({ id: plant.id, etag: etagOf(plant) }),
+    },
+  }),
+  patchPlant: operation({
+    at: "PATCH /plants/{id}",
+    scopes: ["plants:write", "plants:read"],
+    kind: "write",
+    summary: "Change a plant",
+    description: ({ bodyBytesMax }) =>
+      'Changes only the members that are sent: a merge patch (RFC 7396). `{"tag": null}` removes the tag. ' +
+      "A patch that leaves the plant as it is changes nothing: the journal has no entry for it. " +
+      "With `If-Match`, a change that another client made in between is not overwritten. " +
+      `The body has at most ${bodyBytesMax} bytes. The answer shows the whole plant.`,
+    path: plantPath,
+    query: writeFields,
+    headers: changeConditions,
+    body: { accepts: patchBodies, parse: parsePatchText, isEchoed: true },
+    run: async ({ path, query, headers, body: patch }, exchange) => {
+      const writer = exchange.nameWriter(query.batch);
+      await exchange.requireFree(writer);
+      return exchange.service.store.patchPlant(path.id, patch, conditionOf(headers), writer);
+    },
+    answer: (plant, _input, exchange) => answerChanged(exchange, plant),
+    answers: ok("The plant is on disk.", json(Plant), "ETag"),
+    fails: ["BadPatch", "PlantNotFound", "JobRunning", "PreconditionFailed"],
+    tool: {
+      name: "patch_plant",
+      title: "Change a plant",
+      description:
+        "Changes only the members of `patch`. With `ifMatch`, a change made since you read the plant is not overwritten.",
+      members: patchArguments,
+      toBody: ({ patch }) => patch,
+      output: PlantWithEtag,
+      show: (plant) => ({ ...plant, etag: etagOf(plant) }),
+    },
+  }),
+  removePlant: operation({
+    at: "DELETE /plants/{id}",
+    scopes: ["plants:write"],
+    kind: "write",
+    summary: "Remove a plant",
+    description:
+      "A second request for the same plant is a 404. `POST /changes/revert` brings the plant back while the journal has the change.",
+    path: plantPath,
+    query: writeFields,
+    headers: changeConditions,
+    run: async ({ path, query, headers }, exchange) => {
+      const writer = exchange.nameWriter(query.batch);
+      await exchange.requireFree(writer);
+      await exchange.service.store.removePlant(path.id, conditionOf(headers), writer);
+    },
+    answer: () => answer(204, null),
+    answers: answering(204, "The plant is removed, on disk."),
+    fails: ["BadCondition", "PlantNotFound", "JobRunning", "PreconditionFailed"],
+    tool: {
+      name: "remove_plant",
+      title: "Remove a plant",
+      description:
+        "Removes a plant. revert_changes can bring it back while the journal has the change.",
+      output: object({ id: text() }),
+      show: (_, { path }) => ({ id: path.id }),
+    },
+  }),
+};

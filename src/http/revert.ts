@@ -21,14 +21,15 @@ import {
   openBulk,
   PLANT_BYTES,
   type Plan,
+  planOutput,
   runBulk,
+  showPlan,
   startBulkReport,
 } from "./bulk.ts";
 import type { Exchange, Input } from "./exchange.ts";
 import { asyncHeaders, dryRunArgument, revertFields, type Values } from "./field.ts";
 import { accepted } from "./jobs.ts";
 import { id, Plant } from "./plant-shapes.ts";
-import { planOutput, showPlan } from "./tools.ts";
 import {
   define,
   describeRules,

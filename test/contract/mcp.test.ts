@@ -45,10 +45,10 @@ async function readPages(service: TestService, name: string, given: object) {
   return pages;
 }
 
-const READING = ["find_plants", "count_plants", "read_plant", "plant_history"];
+const READING = ["read_plant", "find_plants", "count_plants", "plant_history"];
 const WRITING = ["create_plant", "replace_plant", "remove_plant"];
 /** They show what was not sent. */
-const BOTH = ["change_plants", "remove_plants", "write_plants", "patch_plant", "revert_changes"];
+const BOTH = ["patch_plant", "change_plants", "remove_plants", "write_plants", "revert_changes"];
 
 describe("a token", () => {
   test.each([

@@ -1,7 +1,7 @@
 /** GET /tags: pages in order, prefixes, and every bad parameter. */
 
 import { beforeAll, describe, expect, test } from "bun:test";
-import { countTags } from "../../src/http/plants.ts";
+import { countTags } from "../../src/http/plant-list.ts";
 import { openTestStore } from "../support/database.ts";
 import { expectError } from "../support/expect.ts";
 import { toExact } from "../support/plants.ts";
