@@ -3,7 +3,16 @@
 import { expect, test } from "bun:test";
 import * as fc from "fast-check";
 import type { Filter as ClientFilter } from "../../client/client.ts";
-import { createFilter, filterNames, filters, narrows, needsScan } from "../../src/domain/filter.ts";
+import {
+  createFilter,
+  type Filter,
+  type FilterName,
+  filterNames,
+  filters,
+  narrows,
+  needsScan,
+} from "../../src/domain/filter.ts";
+import type { Content } from "../../src/domain/plant.ts";
 import { filterFields } from "../../src/http/field.ts";
 import { runsFactor } from "../support/long.ts";
 import { seed } from "../support/random.ts";
@@ -20,11 +29,24 @@ test("every filter is in docs/api.md", async () => {
   expect([...list.matchAll(/^- `(\w+)`: /gm)].map(([, name]) => name)).toEqual([...filterNames]);
 });
 
-test.each(["tag", "name", "q"] as const)("%s matches its text, and no other", (name) => {
-  const plant = { id: 1n, name: "Rose", tag: "Rose" };
-  expect(createFilter({ [name]: "Rose" })(plant)).toBe(true);
-  expect(createFilter({ [name]: "Fern" })(plant)).toBe(false);
-  expect(needsScan({ [name]: "Rose" })).toBe(!filters[name].isIndexed);
+/** For each filter a value, a plant that it finds, and one that it does not. Until a new one is here, it does not compile. */
+const cases: {
+  readonly [Name in FilterName]: readonly [value: Filter[Name], found: Content, other: Content];
+} = {
+  tag: ["Rose", { name: "Fern", tag: "Rose" }, { name: "Rose", tag: "Roses" }],
+  name: ["ros", { name: "A Rose", tag: "Fern" }, { name: "Fern", tag: "Rose" }],
+  q: ["Rose fern", { name: "Fern", tag: "rose" }, { name: "Fern", tag: "Ivy" }],
+  tagged: [true, { name: "Rose", tag: "" }, { name: "Rose" }],
+};
+
+test.each(filterNames)("%s finds plants that match, and no other", (name) => {
+  const [value, found, other] = cases[name];
+  const filter = { [name]: value };
+  expect([found, other].map((plant) => createFilter(filter)({ id: 1n, ...plant }))).toEqual([
+    true,
+    false,
+  ]);
+  expect([needsScan(filter), narrows(filter)]).toEqual([!filters[name].isIndexed, true]);
 });
 
 test("tagged distinguishes no tag from an empty one", () => {
