@@ -134,10 +134,28 @@ export function addRateHeaders(headers: Headers, state: RateState): void {
   headers.set("ratelimit", `"token";r=${remaining};t=${resetSeconds}`);
 }
 
-const EXPOSED_HEADERS =
-  "ETag, Idempotent-Replayed, Last-Change, Link, Preference-Applied, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate, X-Request-Id";
-const ALLOWED_HEADERS =
-  "Authorization, Content-Encoding, Content-Type, If-Match, If-None-Match, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Prefer, Traceparent, Tracestate, X-Request-Id";
+/** The headers of answers, for the description and for pages of other origins. */
+export const answerHeaders = {
+  "X-Request-Id":
+    "Names this request in the service's log. Sent with every failure, and with a success if the request has one.",
+  Link: 'The next page, as `<…>; rel="next"` (RFC 8288). The last page has none.',
+  "Last-Change": "The number of the newest change.",
+  "Idempotent-Replayed": "`true` if the plant was in the store already.",
+  "Preference-Applied":
+    "The preference that was followed: `return=minimal` or `respond-async` (RFC 7240).",
+  ETag: "A strong entity tag of the plant.",
+  "WWW-Authenticate": "RFC 6750.",
+  "Retry-After": "Seconds.",
+  RateLimit:
+    'What the token has left, as in `"token";r=7;t=1`: units, and seconds until all are available again (IETF draft).',
+  "RateLimit-Policy":
+    'What the token may use, as in `"token";q=100;w=1`: units in a window of seconds (IETF draft).',
+  "Accept-Post": "The media types that a POST accepts (W3C Linked Data Platform).",
+  "Accept-Patch": "The media types that a PATCH accepts (RFC 5789).",
+  "Accept-Encoding": "`identity` if the body was refused for its content encoding (RFC 9110).",
+};
+
+const EXPOSED_HEADERS = Object.keys(answerHeaders).join(", ");
 
 /** Browsers send no credentials to the service on their own, so `*` is as safe as a list. */
 export function addCorsHeaders(
@@ -153,6 +171,6 @@ export function addCorsHeaders(
   headers.set("access-control-expose-headers", EXPOSED_HEADERS);
   if (request.method !== "OPTIONS" || !request.headers.has("access-control-request-method")) return;
   headers.set("access-control-allow-methods", allow);
-  headers.set("access-control-allow-headers", ALLOWED_HEADERS);
+  headers.set("access-control-allow-headers", service.sentHeaders);
   headers.set("access-control-max-age", "600");
 }

@@ -3,11 +3,11 @@
 import type { Config } from "../config.ts";
 import { catalogue, type ErrorName, type FailureName } from "../domain/errors.ts";
 import { scopes } from "../domain/token.ts";
+import { answerHeaders } from "./answer.ts";
 import {
   describeParameters,
   type Endpoint,
   type Header,
-  headers,
   jsonWith,
   type Responses,
   withHeaders,
@@ -149,7 +149,7 @@ const headersByStatus: Readonly<Record<number, readonly Header[]>> = {
 
 const describeShared = (): object => ({
   responses: mapValues(failures, describeFailure),
-  headers: mapValues(headers, (description) => ({ description, schema: { type: "string" } })),
+  headers: mapValues(answerHeaders, (description) => ({ description, schema: { type: "string" } })),
 });
 
 function describeFailure(names: readonly ErrorName[]): object {

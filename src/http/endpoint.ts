@@ -4,6 +4,7 @@ import type { Config } from "../config.ts";
 import type { FailureName } from "../domain/errors.ts";
 import { parseJson } from "../domain/json.ts";
 import type { Scope } from "../domain/token.ts";
+import type { answerHeaders } from "./answer.ts";
 import { NDJSON_TYPES } from "./body.ts";
 import type { Exchange, Input } from "./exchange.ts";
 import type { Argument, Fields, Values } from "./field.ts";
@@ -11,27 +12,7 @@ import { type Body, type Method, type Operation, requireScopes } from "./handle.
 import { createHeadParser, type Head } from "./query.ts";
 import { component, mapValues, type Shape, text } from "./shape.ts";
 
-export const headers = {
-  "X-Request-Id":
-    "Names this request in the service's log. Sent with every failure, and with a success if the request has one.",
-  Link: 'The next page, as `<…>; rel="next"` (RFC 8288). The last page has none.',
-  "Last-Change": "The number of the newest change.",
-  "Idempotent-Replayed": "`true` if the plant was in the store already.",
-  "Preference-Applied":
-    "The preference that was followed: `return=minimal` or `respond-async` (RFC 7240).",
-  ETag: "A strong entity tag of the plant.",
-  "WWW-Authenticate": "RFC 6750.",
-  "Retry-After": "Seconds.",
-  RateLimit:
-    'What the token has left, as in `"token";r=7;t=1`: units, and seconds until all are available again (IETF draft).',
-  "RateLimit-Policy":
-    'What the token may use, as in `"token";q=100;w=1`: units in a window of seconds (IETF draft).',
-  "Accept-Post": "The media types that a POST accepts (W3C Linked Data Platform).",
-  "Accept-Patch": "The media types that a PATCH accepts (RFC 5789).",
-  "Accept-Encoding": "`identity` if the body was refused for its content encoding (RFC 9110).",
-};
-
-export type Header = keyof typeof headers;
+export type Header = keyof typeof answerHeaders;
 
 export type Responses = Readonly<Record<string, object>>;
 

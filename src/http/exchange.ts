@@ -38,6 +38,8 @@ export interface Service {
   readonly formatMetrics: () => Promise<Blob>;
   readonly feed: Feed;
   readonly jobs: Jobs;
+  /** For pages of other origins: the headers that requests may have. */
+  readonly sentHeaders: string;
   /** Sets the runtime's idle timer for one exchange; 0 turns it off. */
   readonly limitIdle: (request: Request, seconds: number) => void;
   readonly addressOf: (request: Request) => string | undefined;

@@ -18,7 +18,7 @@ import { Exchange, type Input, type RoutedRequest, type Service } from "./exchan
 import { createObserver, HOST } from "./observer.ts";
 import { createHeadParser, type Head } from "./query.ts";
 
-export interface Operation {
+export interface Operation extends Pick<Head, "headers"> {
   /** The scopes that a token needs, all of them; none: any valid token. Undefined: open to all, as it shows no plant. */
   readonly scopes: readonly Scope[] | undefined;
   readonly kind: Kind;
@@ -62,6 +62,17 @@ export interface Route {
   /** With its parameters in braces, as in the description. */
   readonly path: string;
   readonly operations: Readonly<Partial<Record<Method, Operation>>>;
+}
+
+/** Those that requests may have, besides the fields of their operations. */
+const SENT_HEADERS =
+  "Authorization, Content-Encoding, Content-Type, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Traceparent, Tracestate, X-Request-Id";
+
+export function listSentHeaders(routes: readonly Route[]): string {
+  const fields = routes.flatMap(({ operations }) =>
+    Object.values(operations).flatMap(({ headers = {} }) => Object.keys(headers)),
+  );
+  return [SENT_HEADERS, ...new Set(fields)].join(", ");
 }
 
 /** The handler of a route or, without one, of all unknown paths. */
@@ -155,6 +166,7 @@ export function createHandler(service: Service, route: Route | undefined) {
 export const openOperation = (run: Operation["run"], head: Head = {}): Operation => ({
   scopes: undefined,
   kind: "other",
+  headers: head.headers,
   parse: createHeadParser(head, { ignoresQuery: true }),
   run,
 });

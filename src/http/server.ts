@@ -13,7 +13,7 @@ import { Budget, LINES_SHARE, PACKING_SHARE } from "./budget.ts";
 import type { Endpoint } from "./endpoint.ts";
 import type { RoutedRequest, Service } from "./exchange.ts";
 import { Feed } from "./feed.ts";
-import { createHandler, type Kind, type Operation, type Route } from "./handle.ts";
+import { createHandler, listSentHeaders, type Kind, type Operation, type Route } from "./handle.ts";
 import { Jobs } from "./job-runner.ts";
 import { createHeadParser } from "./query.ts";
 import { createRoutes, listOperations } from "./operations.ts";
@@ -92,6 +92,7 @@ export function startServer(parts: Parts) {
     rates: createRateLimiter(config.rateLimit, parts.ratesMemory),
     feed: new Feed(store, log),
     jobs: new Jobs(parts, config.jobLostSeconds),
+    sentHeaders: listSentHeaders(routes),
     addressOf: (request) => listener.requestIP(request)?.address,
     limitIdle: (request, seconds) => listener.timeout(request, seconds),
   };
