@@ -205,18 +205,10 @@ export class SqliteReader {
 
   /** In the order of the ids, up to LOOK_UP_CHARACTERS_MAX. */
   findPlants(ids: readonly bigint[]): (Plant | undefined)[] {
-    const find = ({ findPlant }: ReadConnection): (Plant | undefined)[] => {
-      const found: (Plant | undefined)[] = [];
-      let characters = 0;
-      for (const id of ids) {
-        if (characters > LOOK_UP_CHARACTERS_MAX) break;
-        const row = findPlant.get(id);
-        const plant = row === null ? undefined : toPlant(row);
-        characters += lengthOf(plant);
-        found.push(plant);
-      }
-      return found;
-    };
+    const find = ({ findPlant }: ReadConnection): (Plant | undefined)[] =>
+      lookUp(ids, (id) => findPlant.get(id)).map((row) =>
+        row === null ? undefined : toPlant(row),
+      );
     // One read transaction for all: its lock costs more than a look-up.
     return ids.length === 1 ? this.read(find) : this.readSnapshot(find);
   }
@@ -253,6 +245,22 @@ export class SqliteReader {
       throw translate(error);
     }
   }
+}
+
+/** In the order of the ids, up to LOOK_UP_CHARACTERS_MAX. */
+function lookUp<Row extends PlantRow>(
+  ids: readonly bigint[],
+  find: (id: bigint) => Row | null,
+): (Row | null)[] {
+  const rows: (Row | null)[] = [];
+  let characters = 0;
+  for (const id of ids) {
+    if (characters > LOOK_UP_CHARACTERS_MAX) break;
+    const row = find(id);
+    if (row !== null) characters += lengthOf(toPlant(row));
+    rows.push(row);
+  }
+  return rows;
 }
 
 /** Calls the check if the last one that passed was WATCH_MS ago. */
@@ -295,18 +303,8 @@ function createSource(statements: Statements, scanRowsMax: number, exact?: Sourc
       return { rows, last: lastId, length };
     },
 
-    findTexts: (ids) => {
-      const rows: TimedRow[] = [];
-      let characters = 0;
-      for (const id of ids) {
-        if (characters > LOOK_UP_CHARACTERS_MAX) break;
-        const row = statements.findTimed.get(id);
-        if (row === null) continue;
-        characters += lengthOf(toPlant(row));
-        rows.push(row);
-      }
-      return rows;
-    },
+    findTexts: (ids) =>
+      lookUp(ids, (id) => statements.findTimed.get(id)).filter((row) => row !== null),
 
     sort: (query, sort, firstId, bound) => {
       const { tag = null, limit } = query;
