@@ -34,18 +34,19 @@ export function createObserver(
     endedMs: number,
   ): void {
     const { request, startedAtMs, token, sentId } = exchange;
-    const slot = recent.claim(status);
-    slot.atMs = Date.now();
-    slot.endedMs = endedMs;
-    slot.durationMs = endedMs - startedAtMs;
-    slot.status = status;
-    slot.method = request.method;
-    slot.path = shownPath;
-    slot.id = hasId ? findShownId(request) : undefined;
-    slot.reason = refusal?.reason;
-    slot.token = token?.name;
-    // The client has seen no other.
-    slot.requestId = refusal !== undefined || sentId !== null ? exchange.requestId : undefined;
+    recent.note({
+      atMs: Date.now(),
+      endedMs,
+      durationMs: endedMs - startedAtMs,
+      status,
+      method: request.method,
+      path: shownPath,
+      id: hasId ? findShownId(request) : undefined,
+      reason: refusal?.reason,
+      token: token?.name,
+      // The client has seen no other.
+      requestId: refusal !== undefined || sentId !== null ? exchange.requestId : undefined,
+    });
   }
 
   return (exchange: Exchange, status: number, refusal: Refusal | undefined): void => {

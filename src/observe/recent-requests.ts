@@ -1,4 +1,4 @@
-/** The last answered requests of one HTTP thread, in slots that are reused: noting one allocates nothing. */
+/** The last answered requests of one HTTP thread. */
 
 import { toShared } from "../tick.ts";
 
@@ -27,45 +27,32 @@ export const statusRule = {
 };
 
 /** Nothing that a client could have put a secret into: no query, no header, and an id only if it is one. */
-interface Slot {
-  atMs: number;
+interface Noted {
+  readonly atMs: number;
   /** The order within the thread: the wall clock may be set. */
-  endedMs: number;
-  durationMs: number;
-  status: number;
-  method: string;
+  readonly endedMs: number;
+  readonly durationMs: number;
+  readonly status: number;
+  readonly method: string;
   /** The path of its route. */
-  path: string;
-  id: string | undefined;
+  readonly path: string;
+  readonly id: string | undefined;
   /** The name of the error. */
-  reason: string | undefined;
+  readonly reason: string | undefined;
   /** The name of the token. */
-  token: string | undefined;
-  requestId: string | undefined;
+  readonly token: string | undefined;
+  readonly requestId: string | undefined;
 }
 
-const createSlot = (): Slot => ({
-  atMs: 0,
-  endedMs: 0,
-  durationMs: 0,
-  status: 0,
-  method: "",
-  path: "",
-  id: undefined,
-  reason: undefined,
-  token: undefined,
-  requestId: undefined,
-});
+const createRing = () => ({ count: 0, slots: [] as Noted[] });
 
-const createRing = () => ({ noted: 0, slots: Array.from({ length: REQUESTS_KEPT }, createSlot) });
-
-export type RecentRequest = ReturnType<typeof describeSlot>;
+export type RecentRequest = ReturnType<typeof describe>;
 
 /** For all threads, `sharedMs` is the order. */
-const describeSlot = ({ id, endedMs, durationMs, ...slot }: Slot) => ({
-  ...slot,
+const describe = ({ id, endedMs, durationMs, ...noted }: Noted) => ({
+  ...noted,
   durationMs: Math.round(durationMs * 1000) / 1000,
-  path: fillPath(slot.path, id),
+  path: fillPath(noted.path, id),
   sharedMs: toShared(endedMs),
 });
 
@@ -77,19 +64,19 @@ export class RecentRequests {
   private readonly refused = createRing();
   private readonly failed = createRing();
 
-  /** The slot for a request with this status. The caller sets every member. */
-  claim(status: number): Slot {
+  note(request: Noted): void {
+    const { status } = request;
     const ring = status < 400 ? this.succeeded : status < 500 ? this.refused : this.failed;
-    return ring.slots[ring.noted++ % REQUESTS_KEPT] as Slot;
+    ring.slots[ring.count++ % REQUESTS_KEPT] = request;
   }
 
   find({ status, path, token, limit }: RequestQuery): readonly RecentRequest[] {
     const found = [this.succeeded, this.refused, this.failed]
-      .flatMap(({ slots, noted }) => slots.slice(0, noted))
-      .filter((slot) => status === undefined || isWithin(slot.status, status))
-      .filter((slot) => token === undefined || slot.token === token)
-      .filter((slot) => path === undefined || fillPath(slot.path, slot.id).includes(path));
-    return sortNewest(found.map(describeSlot)).slice(0, limit);
+      .flatMap(({ slots }) => slots)
+      .filter((noted) => status === undefined || isWithin(noted.status, status))
+      .filter((noted) => token === undefined || noted.token === token)
+      .filter((noted) => path === undefined || fillPath(noted.path, noted.id).includes(path));
+    return sortNewest(found.map(describe)).slice(0, limit);
   }
 }
 
