@@ -172,8 +172,8 @@ function openFolder(url: string, scratch: string): Place {
     },
     async writeNote(name, text, before) {
       const staged = pathOf(`${name}.${randomBytes(6).toString("hex")}.tmp`);
-      writeFileSync(staged, text, { flag: "wx", mode: 0o600 });
       try {
+        writeFileSync(staged, text, { flag: "wx", mode: 0o600 });
         return replaceFile(staged, pathOf(name), before);
       } finally {
         rmSync(staged, { force: true });

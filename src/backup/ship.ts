@@ -4,7 +4,7 @@
  * continues from there in a new segment.
  */
 
-import { copyFileSync } from "node:fs";
+import { copyFileSync, rmSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { type Journal, openJournal, type Page } from "./journal.ts";
@@ -275,6 +275,8 @@ export class Appender {
       file.append(text);
     } catch (error) {
       file.close();
+      // A disk that is full for days would have one at each attempt.
+      rmSync(file.path, { force: true });
       throw error;
     }
     const end = { bytes: text.length, last: cursor, span: undefined };

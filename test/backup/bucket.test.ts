@@ -25,6 +25,7 @@ import { nameProcess } from "../../src/backup/scratch.ts";
 import { StoreOpenError } from "../../src/domain/errors.ts";
 import { BUCKET, type Fault, type Seen, startBucket } from "../support/bucket.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
+import { canMount, mountSmallFolder } from "../support/small-disk.ts";
 
 let bucket: Awaited<ReturnType<typeof startBucket>>;
 let folder: ReturnType<typeof makeTemporaryFolder>;
@@ -148,6 +149,15 @@ describe("a bucket", () => {
     expect(await one.writeNote("lease", "another", before)).toBe(false);
     expect(await one.readNote("lease")).toBeUndefined();
     expect(await one.writeNote("lease", "another", undefined)).toBe(true);
+  });
+
+  test.skipIf(!canMount)("a full folder keeps nothing of a note that did not fit", async () => {
+    using small = mountSmallFolder("64k");
+    const place = await openPlace(small.path, folder.path);
+    expect(await place.writeNote("lease", "text", undefined)).toBe(true);
+    expect(() => writeFileSync(`${small.path}/rest`, Buffer.alloc(1_000_000))).toThrow("ENOSPC");
+    expect(place.writeNote("lease", "x".repeat(10_000), "text")).rejects.toThrow("ENOSPC");
+    expect(readdirSync(small.path).toSorted()).toEqual(["lease", "rest"]);
   });
 
   test("a lock that a killed process left beside a note is removed after a minute", async () => {
