@@ -16,10 +16,13 @@ import {
 } from "./names.ts";
 import { digestFile, openPlace, type Place, withPlace } from "./place.ts";
 import {
+  choosePlan,
   compareCopies,
   type KnownSegment,
   listSuperfluous,
+  NEWEST,
   type NewestCopy,
+  type Plan,
   type Retention,
 } from "./plan.ts";
 import { describePiece, rebuild } from "./restore.ts";
@@ -53,10 +56,15 @@ export interface ProveTask extends Source, Digest {
   /** The file in which it is restored, beside the store: a folder for temporary files may be in memory. */
   readonly scratch: string;
   readonly diskFreeBytesMin: number;
+  /** Segments lead to it from an older copy. */
+  readonly isCovered: boolean;
 }
 
 /** Reads some pieces, in turn. */
-interface CheckTask extends Source, CheckPosition {}
+interface CheckTask extends Source, CheckPosition {
+  /** A copy and segments lead to it; undefined if that is not known. */
+  readonly change: number | undefined;
+}
 
 interface PruneTask extends Source {
   readonly retention: Retention;
@@ -139,10 +147,11 @@ export async function prove(task: ProveTask): Promise<Proof> {
 }
 
 async function proveIn(place: Place, task: ProveTask): Promise<Proof> {
-  const { from, name, change, digest, scratch } = task;
+  const { from, name, change, digest, scratch, isCovered } = task;
   const survey = await openOwn(place, from);
   const older = survey.without(name);
-  const isLedTo = (await older.plan(change))?.reached === change;
+  const way = await older.plan(change);
+  const isLedTo = way?.reached === change;
   const { plan, reached } = await rebuild(isLedTo ? older : survey, change, scratch);
   if (reached.change !== change)
     throw new StoreOpenError(
@@ -155,8 +164,15 @@ async function proveIn(place: Place, task: ProveTask): Promise<Proof> {
   const { copies } = survey.know();
   const [oldest] = copies.toSorted(compareCopies);
   const oldestAtMs = oldest?.atMs ?? plan.copy.atMs;
-  return { damage: survey.listDamage(), copies: copies.length, oldestAtMs };
+  const damage = [...survey.listDamage(), ...(isCovered ? findHole(way, change) : [])];
+  return { damage, copies: copies.length, oldestAtMs };
 }
+
+/** A piece that is lost is in no list: what it held is missing on the way to a change. */
+const findHole = (way: Plan | undefined, change: number): readonly Damage[] =>
+  way === undefined || way.reached >= change
+    ? []
+    : [{ name: `the changes after ${way.reached}`, faults: ["no whole piece has them"] }];
 
 /** The pieces of a store that is running, with its own history. */
 async function openOwn(place: Place, from: string): Promise<Survey> {
@@ -168,8 +184,11 @@ export interface Checked extends CheckPosition {
   readonly damage: readonly Damage[];
 }
 
-/** Looks for rot: reads closed pieces, in the order of their names, as far as the share goes. */
-export const check = ({ from, to, after, share }: CheckTask): Promise<Checked> =>
+/**
+ * Looks for rot: reads closed pieces, in the order of their names, as far as the share goes. Looks for lost ones: the
+ * names must lead to a change.
+ */
+export const check = ({ from, to, after, share, change }: CheckTask): Promise<Checked> =>
   withPlace(to, dirname(resolve(from)), async (place) => {
     const survey = await openOwn(place, from);
     const pieces = survey
@@ -187,7 +206,15 @@ export const check = ({ from, to, after, share }: CheckTask): Promise<Checked> =
       due -= next.bytes;
       at = next.name;
     }
-    return { after: at, share: total === 0 ? 0 : due / total, damage: survey.listDamage() };
+    const damage = survey.listDamage();
+    // After that, because the last segment of a folder may be appended to meanwhile.
+    const { copies, segments } = await survey.readUnnamed();
+    const way = choosePlan(copies, segments, survey.history, NEWEST);
+    return {
+      after: at,
+      share: total === 0 ? 0 : due / total,
+      damage: [...damage, ...findHole(way, change ?? 0)],
+    };
   });
 
 /** Removes what is too old, by names, and joins small segments. No piece of another store, and no file that it does not know. */
@@ -208,7 +235,7 @@ export const prune = (
       const left = survey.list().filter(({ name }) => !removed.has(name));
       const prefix = `${prefixOfStaged(identityOf(history))}.${instance}`;
       // In a folder segments grow, so there are few.
-      if (place.grow === undefined) await compact(place, new Survey(place, left), prefix);
+      if (place.grow === undefined) await compact(new Survey(place, left), prefix);
     },
     open,
   );
@@ -220,7 +247,6 @@ const COMPACT_BYTES_MAX = 2_097_152;
 
 /** Joins small segments, so that the list of a bucket stays short. They are removed after the joined one was read back. */
 export async function compact(
-  place: Place,
   survey: Survey,
   prefix: string,
   lengthMin = COMPACT_LENGTH,
@@ -243,23 +269,19 @@ export async function compact(
       bytes <= COMPACT_BYTES_MAX;
     if (!isNext) {
       const isFull = bytes > COMPACT_BYTES_MAX && group.length >= COMPACT_LENGTH_MIN;
-      if (isFull || group.length >= lengthMin) await join(place, survey, group, prefix);
+      if (isFull || group.length >= lengthMin) await join(survey, group, prefix);
       group = [];
     }
     if (segment !== undefined) group.push(segment);
   }
 }
 
-async function join(
-  place: Place,
-  survey: Survey,
-  group: readonly KnownSegment[],
-  prefix: string,
-): Promise<void> {
+async function join(survey: Survey, group: readonly KnownSegment[], prefix: string): Promise<void> {
+  const { place } = survey;
   const [first, last] = [group[0], group.at(-1)];
   // Without a change in them the joined one would have the name of a part.
   if (first === undefined || last === undefined || last.after === first.after) return;
-  const found = await Promise.all(group.map((segment) => survey.readSegment(segment)));
+  const found = await survey.readTogether(group);
   const { header } = found[0] ?? {};
   const isAlike = found.every(
     (one) => isWhole(one) && one.header?.schema === header?.schema && one.header !== undefined,

@@ -80,7 +80,6 @@ export class Transient extends Error {}
 class Refused extends Error {}
 
 const BACKOFF_MS_MAX = 5_000;
-const REQUESTS_MAX = 4;
 /** The size of one read of a file, and of one piece of a body. */
 const CHUNK_BYTES = 262_144;
 const DOCUMENT_BYTES_MAX = 16_777_216;
@@ -113,7 +112,6 @@ const UNTRUSTED = /CERT|SELF_SIGNED|UNABLE_TO/;
 
 export function createSender(target: Target, limits: Limits, closed: AbortSignal): Send {
   const { host } = new URL(target.base);
-  const enter = createGate(REQUESTS_MAX);
   /** How far this machine's clock is behind the server's. */
   let skewMs = 0;
 
@@ -169,7 +167,6 @@ export function createSender(target: Target, limits: Limits, closed: AbortSignal
   }
 
   return async (request, read) => {
-    const leave = await enter();
     let failedAtMs: number | undefined;
     try {
       for (let attempts = 0; ; attempts++)
@@ -189,25 +186,7 @@ export function createSender(target: Target, limits: Limits, closed: AbortSignal
       const { name, done } = request;
       const what = name === undefined ? target.url : `${target.url}/${name}`;
       throw new StoreOpenError(`${what} cannot be ${done}: ${error.message}.`);
-    } finally {
-      leave();
     }
-  };
-}
-
-/** Resolves with the way out. */
-function createGate(countMax: number) {
-  const waiting: (() => void)[] = [];
-  let free = countMax;
-  const leave = (): void => {
-    const next = waiting.shift();
-    if (next === undefined) free++;
-    else next();
-  };
-  return async (): Promise<() => void> => {
-    if (free > 0) free--;
-    else await new Promise<void>((resolve) => waiting.push(resolve));
-    return leave;
   };
 }
 

@@ -191,6 +191,8 @@ function createMaintainer(
   /** Undefined before the first check: then it continues where the note says. */
   let checked: CheckPosition | undefined;
   let isProven = true;
+  /** The last change in the place at the check before. */
+  let coveredChange: number | undefined;
   /** Pieces that are known to be damaged, so each is logged once. */
   const damaged = new Set<string>();
 
@@ -269,11 +271,11 @@ function createMaintainer(
   };
 
   /** Restores the state of the copy without it, and compares. Then older pieces are not needed. */
-  const prove = async ({ name, change, digest }: CopyFacts): Promise<void> => {
+  const prove = async ({ name, change, digest }: CopyFacts, isCovered: boolean) => {
     try {
       if (hasJournal && !reaches(await append(), change)) return;
       const { diskFreeBytesMin } = config;
-      const task = { ...source, name, change, digest, scratch, diskFreeBytesMin };
+      const task = { ...source, name, change, digest, scratch, diskFreeBytesMin, isCovered };
       const { damage, copies, oldestAtMs } = await thread.ask("prove", task);
       state.proofs++;
       state.proven = { atMs: Date.now(), change, copies, oldestAtMs };
@@ -295,13 +297,17 @@ function createMaintainer(
     );
   };
 
-  /** Reads every piece in turn, within a number of days. */
-  const check = async (noted: CheckPosition | undefined, elapsedMs: number): Promise<void> => {
-    const { after, share: left } = checked ?? noted ?? { after: "", share: 0 };
+  /** Reads every piece in turn, within a number of days, and misses those that are gone. */
+  const check = async (done: Reached, elapsedMs: number): Promise<void> => {
+    const { after, share: left } = checked ?? done.checked ?? { after: "", share: 0 };
     const share = left + elapsedMs / (config.backupCheckDays * DAY_MS);
+    // What was written since the last check may not be listed yet.
+    const change = done.isCovered ? coveredChange : undefined;
+    coveredChange = done.isCovered ? done.change : undefined;
     try {
-      const { damage, ...done } = await thread.ask("check", { ...source, after, share });
-      checked = done;
+      const task = { ...source, after, share, change };
+      const { damage, ...position } = await thread.ask("check", task);
+      checked = position;
       problems.delete("backup_check_failed");
       await noteDamage(damage);
     } catch (error) {
@@ -313,9 +319,9 @@ function createMaintainer(
   const maintain = async (done: Reached, elapsedMs: number): Promise<void> => {
     if (isCopyDue(done)) {
       const copy = await makeCopy(done.serial);
-      if (copy !== undefined && !signal.aborted) await prove(copy);
+      if (copy !== undefined && !signal.aborted) await prove(copy, done.isCovered);
     } else noteCurrent();
-    if (!problems.has("backup_failed") && !signal.aborted) await check(done.checked, elapsedMs);
+    if (!problems.has("backup_failed") && !signal.aborted) await check(done, elapsedMs);
     // It takes memory, and is needed only now and then.
     thread.end();
   };

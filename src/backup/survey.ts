@@ -120,7 +120,7 @@ const assumeSegment = (segment: Segment): KnownSegment => {
 };
 
 /** Segments that are downloaded at once. */
-const TOGETHER = 8;
+const TOGETHER = 4;
 
 interface Known {
   readonly copies: readonly KnownCopy[];
@@ -189,6 +189,16 @@ export class Survey {
     const path = await this.place.fetch(segment.name);
     const found = inspectSegment(path, segment);
     this.knownSegments.set(segment.name, found);
+    return found;
+  }
+
+  /** Their files are on the disk together until the place releases them. */
+  async readTogether(segments: readonly Segment[]): Promise<readonly InspectedSegment[]> {
+    const found: InspectedSegment[] = [];
+    for (let at = 0; at < segments.length; at += TOGETHER) {
+      const some = segments.slice(at, at + TOGETHER);
+      found.push(...(await Promise.all(some.map((segment) => this.readSegment(segment)))));
+    }
     return found;
   }
 
@@ -296,10 +306,7 @@ export class Survey {
       const isCopyRead = this.knownCopies.has(plan.copy.name);
       if (unread.length === 0 && isCopyRead) return plan;
       if (!isCopyRead) await this.readCopy(plan.copy);
-      for (let at = 0; at < unread.length; at += TOGETHER)
-        await Promise.all(
-          unread.slice(at, at + TOGETHER).map(({ segment }) => this.readSegment(segment)),
-        );
+      await this.readTogether(unread.map(({ segment }) => segment));
     }
   }
 

@@ -184,6 +184,51 @@ test.each([
   },
 );
 
+test("an object that is lost while the service runs is missed, and what it held is written again", async () => {
+  await using bucket = await startBucket();
+  using at = makeWorkplace();
+  const env = {
+    ...at.env,
+    ...bucket.env,
+    PLANTSTORE_TOKEN: TEST_TOKEN,
+    PLANTSTORE_BACKUP_TO: bucket.url,
+    PLANTSTORE_BACKUP_EVERY: "1s",
+    ...limits({ backupBucketSeconds: 0.1 }),
+  };
+  await using service = await spawnService(env);
+  await until(
+    "the first copy is proven",
+    async () =>
+      (await readMetric(service.started, 'plantstore_backup_proofs_total{result="proven"}')) > 0,
+  );
+  const create = async (id: bigint): Promise<void> => {
+    const plant = { id, name: "n", tag: null };
+    expect((await sendPlant(service.started.url, plant)).status).toBe(200);
+    await untilCaughtUp(service);
+  };
+  for (const id of [1n, 2n, 3n]) await create(id);
+  const place = openBucket(bucket.url, at.path, bucket.env);
+  const segments = (await place.list()).filter(({ name }) => name.endsWith(".changes.zst"));
+  // The one in the middle.
+  await place.remove(segments.at(-2)?.name ?? "");
+  const countDamaged = () => readMetric(service.started, "plantstore_backup_damaged_total");
+  await until("it is missed", async () => (await countDamaged()) > 0);
+  place.close();
+  let restores = 0;
+  await until("it is written again", async () => {
+    const to = at.file(`restored-${++restores}.db`);
+    const restored = { ...bucket.env, DATABASE_URL: `sqlite:${to}` };
+    return (await runCommand(["restore", bucket.url], restored)).exitCode === 0;
+  });
+  expect(readPlants(at.file(`restored-${restores}.db`)).map(({ id }) => id)).toEqual([1n, 2n, 3n]);
+  // No copy was needed for it.
+  expect(await readMetric(service.started, 'plantstore_backups_total{result="made"}')).toBe(1);
+  expect(await countDamaged()).toBe(1);
+  service.kill("SIGTERM");
+  expect(await service.exited).toBe(0);
+  expect(await service.stderr).toMatch(/"backup_damaged".*"name":"the changes after \d+"/);
+});
+
 test.each([
   ["s3://Bad_Bucket", {}, 2, '--backup-to: "s3://Bad_Bucket" is not allowed (a bucket has 3 to 63'],
   ["s3://plants-backup", {}, 1, "s3://plants-backup needs the variable AWS_ACCESS_KEY_ID."],

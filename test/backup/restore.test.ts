@@ -923,7 +923,7 @@ describe("what is missing is said:", () => {
     expect(await at.restore()).toMatchObject({ ids: [1n], tokens: 0n, missing });
     const open = await openPlace(at.place, at.folder);
     const pieces = (await open.list()).flatMap((file) => findPiece(file) ?? []);
-    await compact(open, new Survey(open, pieces), "plants-x", 2);
+    await compact(new Survey(open, pieces), "plants-x", 2);
     expect(await at.restore()).toMatchObject({ ids: [1n], tokens: 0n, missing });
     appender.recheck();
     await appender.append();
@@ -1206,7 +1206,7 @@ describe("the appender", () => {
     await appender.finish();
     const pieces = [...list(".db"), ...list(".changes")].toSorted();
     expect(pieces).toHaveLength(3);
-    const task = source;
+    const task = { ...source, change: undefined };
     const none = await check({ ...task, after: "", share: 0.01 });
     expect(none).toMatchObject({ after: "", damage: [] });
     expect(none.share).toBeCloseTo(0.01);
@@ -1242,7 +1242,7 @@ describe("the appender", () => {
   });
 
   test.skipIf(process.platform !== "linux")(
-    "a segment that cannot be begun, and a store that cannot be read, leave no descriptor open",
+    "a segment that cannot be begun, and a store that cannot be read, leave no file and no descriptor open",
     async () => {
       const scene = await makeScene();
       await scene.appender.finish();
@@ -1265,13 +1265,14 @@ describe("the appender", () => {
       using other = new Database(foreign);
       other.run("CREATE TABLE changes (last INTEGER)");
       const unreadable = new Appender({ ...scene.source, from: foreign });
-      const before = count();
+      const [before, segments] = [count(), scene.list(".changes")];
       for (let tries = 0; tries < 20; tries++) {
         expect(failing.append()).rejects.toThrow("ENOSPC");
         await rejectionOf(unreadable.append());
         await scene.create(BigInt(100 + tries));
       }
       expect(begun).toBe(20);
+      expect(scene.list(".changes")).toEqual(segments);
       expect(count()).toBeLessThan(before + 10);
     },
   );
@@ -1323,11 +1324,29 @@ describe("the appender", () => {
     const { from, source, copy } = await makeScene();
     const made = await copy();
     const scratch = `${from}.0123456789ab.proof.tmp`;
-    const task = { ...source, ...made, scratch } as const;
+    const task = { ...source, ...made, scratch, isCovered: true } as const;
     const bytes = statSync(from).size + statSync(`${from}-wal`).size;
     expect(prove({ ...task, diskFreeBytesMin: Number.MAX_SAFE_INTEGER })).rejects.toThrow(
       `A proof needs ${2 * bytes} free bytes beside the store`,
     );
+  });
+
+  test("a proof tells that a segment was lost, unless no segment should lead to the copy", async () => {
+    const { from, source, create, append, copy, list } = await makeScene(openBucket);
+    await create(2n);
+    await append();
+    const made = await copy();
+    const scratch = `${from}.0123456789ab.proof.tmp`;
+    const task = { ...source, ...made, scratch, diskFreeBytesMin: 0 };
+    expect((await prove({ ...task, isCovered: true })).damage).toEqual([]);
+    for (const file of list(".changes")) rmSync(file);
+    expect((await prove({ ...task, isCovered: true })).damage).toEqual([
+      {
+        name: expect.stringMatching(/^the changes after \d+$/),
+        faults: ["no whole piece has them"],
+      },
+    ]);
+    expect((await prove({ ...task, isCovered: false })).damage).toEqual([]);
   });
 
   test("a copy is not begun without room for it", async () => {
@@ -1352,7 +1371,7 @@ describe("the appender", () => {
         const made = await copy();
         await create(3n);
         await append();
-        return prove({ ...source, ...made, scratch, diskFreeBytesMin: 0 });
+        return prove({ ...source, ...made, scratch, diskFreeBytesMin: 0, isCovered: true });
       },
       { damage: [], copies: 2 },
     ],
@@ -1392,7 +1411,7 @@ describe("the appender", () => {
     const own = `${scene.from}.0123456789ab.proof.tmp`;
     for (const file of [proof, `${proof}-wal`]) writeFileSync(file, "");
     const made = await scene.copy();
-    await prove({ ...scene.source, ...made, scratch: own, diskFreeBytesMin: 0 });
+    await prove({ ...scene.source, ...made, scratch: own, diskFreeBytesMin: 0, isCovered: true });
     expect(readdirSync(scene.folder).filter((name) => name.includes("proof"))).toEqual([]);
     const store = scene.list(".writer")[0]?.match(/[0-9a-f]{16}/)?.[0];
     const left = ["", "-journal"].map(
@@ -1466,7 +1485,7 @@ describe("compaction", () => {
         (await open.list()).flatMap((file) => findPiece(file) ?? []),
       );
     const before = list(".changes").length;
-    await compact(open, await read(), "plants-x");
+    await compact(await read(), "plants-x");
     expect(before).toBeGreaterThan(140);
     expect(list(".changes").length).toBeLessThan(20);
     const restored = await restore();
@@ -1478,7 +1497,7 @@ describe("compaction", () => {
       expect(at.missing).toEqual([]);
     }
     // Once more: there is nothing left to join, and nothing is lost.
-    await compact(open, await read(), "plants-x");
+    await compact(await read(), "plants-x");
     expect((await restore()).ids).toHaveLength(149);
     expect(await append()).toMatchObject({ isCovered: true });
   });
@@ -1500,7 +1519,7 @@ describe("compaction", () => {
     expect(before.filter((path) => statSync(path).size > 131_072)).toHaveLength(SEGMENTS);
     const open = await openPlace(place, folder);
     const pieces = (await open.list()).flatMap((file) => findPiece(file) ?? []);
-    await compact(open, new Survey(open, pieces), "plants-x");
+    await compact(new Survey(open, pieces), "plants-x");
     expect(list(".changes").length).toBeLessThan(before.length / 2);
     expect(await restore()).toMatchObject({
       missing: [],
@@ -1519,7 +1538,7 @@ describe("compaction", () => {
     const parts = new Map(list(".changes").map((path) => [path, readFileSync(path)]));
     const open = await openPlace(place, folder);
     const pieces = (await open.list()).flatMap((file) => findPiece(file) ?? []);
-    await compact(open, new Survey(open, pieces), "plants-x", 3);
+    await compact(new Survey(open, pieces), "plants-x", 3);
     const removed = [...parts].filter(([path]) => !existsSync(path));
     expect(removed.length).toBeGreaterThan(3);
     for (const [path, bytes] of removed.slice(2)) writeFileSync(path, bytes);

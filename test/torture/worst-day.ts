@@ -468,6 +468,7 @@ class Day {
   private async maintain(isCopyDue: boolean): Promise<boolean> {
     if ((await this.append()) === undefined) return false;
     if (!isCopyDue && this.isCovered) return true;
+    const { isCovered } = this;
     const made = await this.copy();
     if (made === undefined) return false;
     try {
@@ -478,6 +479,7 @@ class Day {
         ...made,
         scratch,
         diskFreeBytesMin: 0,
+        isCovered,
       } as const;
       const { damage } = await prove(task);
       this.findings.count("proofs");
@@ -522,7 +524,7 @@ class Day {
         .flatMap((file) => findPiece(file) ?? [])
         .filter((piece) => piece.store === this.timelines.store);
       const prefix = `plantstore-${this.timelines.store}.${this.current.instance}`;
-      await compact(place, new Survey(place, pieces), prefix, 2);
+      await compact(new Survey(place, pieces), prefix, 2);
       this.findings.count("compactions");
       return true;
     } catch (error) {
