@@ -76,7 +76,7 @@ export function openBucket(
     url: target.url,
     list: () => listObjects(send, target.prefix, limits.pageLengthMax),
     fetch: (name) => local.fetch(name, (path) => download(name, path)),
-    release: local.release,
+    release: () => local.release(),
     stage: (prefix) => local.create(prefix),
     async keep(path, name) {
       const packed = isPacked(name) ? local.create("packed") : path;

@@ -132,7 +132,7 @@ function openFolder(url: string, scratch: string): Place {
         ? local.fetch(name, (path) => unpack(pathOf(name), path))
         : pathOf(name);
     },
-    release: local.release,
+    release: () => local.release(),
     stage(prefix) {
       requireFolder();
       const path = pathOf(`${prefix}.${randomBytes(6).toString("hex")}.tmp`);
