@@ -86,6 +86,7 @@ function Preview({ preview }: { readonly preview: RevertPreview }): JSX.Element 
       {sample.length + skipped.length > 0 && (
         <Table
           label={t.imports.somePlants}
+          isListing
           heads={[t.shared.id, t.imports.now, t.imports.afterUndo]}
           rows={[
             ...sample
