@@ -1,9 +1,6 @@
 /** The last imports of anyone, by this page, the command line or a program: what each did, and its undo. */
 
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
-import type { ChangeCount } from "../../client/client.ts";
 import { nameOfBatch } from "../../src/domain/change.ts";
 import { countChanges } from "../api/changes.ts";
 import { arrived, gaps } from "../state/feed.ts";
@@ -14,26 +11,22 @@ import { askUndo, isImport, isUndone } from "../state/undo.ts";
 import { t } from "../text/text.ts";
 import { Button, Table } from "../view/controls.tsx";
 import { describeCounts } from "../view/history.tsx";
+import { useRead } from "../view/read.ts";
 
 const SHOWN_MAX = 10;
 /** Each takes the service a second at most. The newest imports are on the first. */
 const PAGES_MAX = 3;
 
 export function RecentImports(): JSX.Element | null {
-  const counts = useSignal<readonly ChangeCount[]>([]);
   // An import sends many changes: it is counted again when a new batch begins, or an undo.
   const last = arrived.value.findLast(({ batch }) => batch !== undefined)?.batch;
-  useEffect(() => {
-    const leaving = new AbortController();
-    countChanges({ group: ["by", "batch"] }, leaving.signal, PAGES_MAX).then(
-      (found) => (counts.value = found),
-      // Without a journal there is nothing to undo.
-      () => undefined,
-    );
-    return () => leaving.abort();
-  }, [gaps.value, last]);
-  const batches = new Set(counts.value.map(({ batch }) => batch));
-  const imports = counts.value
+  // Without a journal there is nothing to undo.
+  const { answer: counts = [] } = useRead(
+    (ended) => countChanges({ group: ["by", "batch"] }, ended, PAGES_MAX),
+    [gaps.value, last],
+  );
+  const batches = new Set(counts.map(({ batch }) => batch));
+  const imports = counts
     .filter(({ batch }) => batch !== undefined && isImport(batch))
     .slice(0, SHOWN_MAX);
   if (imports.length === 0) return null;

@@ -2,15 +2,13 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
-import type { ChangeCount } from "../../client/client.ts";
-import { countChanges } from "../api/changes.ts";
-import { isAbort } from "../api/service.ts";
+import { useRef } from "preact/hooks";
 import type { ChangeFilter } from "../state/route.ts";
 import { INTERVAL, startOf } from "../state/spans.ts";
 import { t } from "../text/text.ts";
 import { explainHistory } from "./history.tsx";
 import { Picture, type Range } from "./picture.tsx";
+import { useCounts } from "./read.ts";
 
 interface ChangesPictureProps {
   readonly filter: ChangeFilter;
@@ -18,30 +16,19 @@ interface ChangesPictureProps {
 }
 
 export function ChangesPicture({ filter, onPick }: ChangesPictureProps): JSX.Element {
-  const counts = useSignal<readonly ChangeCount[] | undefined>(undefined);
-  const failure = useSignal<unknown>(undefined);
   /** While the pointer is down. */
   const dragged = useSignal<Range | undefined>(undefined);
   const { by, type } = filter;
-  useEffect(() => {
-    const leaving = new AbortController();
-    const from = new Date(startOf("week")).toISOString();
-    const query = { from, by, group: ["by"], every: INTERVAL } as const;
-    countChanges(query, leaving.signal).then(
-      (found) => (counts.value = found),
-      (error: unknown) => {
-        if (!isAbort(error)) failure.value = error;
-      },
-    );
-    return () => leaving.abort();
-  }, [by]);
-  if (failure.value !== undefined) return <p class="faint">{explainHistory(failure.value)}</p>;
-  if (counts.value === undefined) return <p class="faint late">{t.shared.counting}</p>;
+  const start = useRef(new Date(startOf("week")).toISOString()).current;
+  const query = { group: ["by"], every: INTERVAL } as const;
+  const { answer: counts, failure } = useCounts({ from: start, by }, query, [by]);
+  if (failure !== undefined) return <p class="faint">{explainHistory(failure)}</p>;
+  if (counts === undefined) return <p class="faint late">{t.shared.counting}</p>;
   const { from, to } = filter;
   const chosen = from !== undefined && to !== undefined ? { from, to } : undefined;
   return (
     <Picture
-      counts={counts.value}
+      counts={counts}
       span="week"
       type={type}
       range={dragged.value ?? chosen}

@@ -3,16 +3,26 @@
  * creates of one person that follow each other. What the filter shows can be undone.
  */
 
-import { type Signal, signal, useSignal } from "@preact/signals";
+import { signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Change, RevertRange } from "../../client/client.ts";
-import { isPause, nameBatch } from "../../src/domain/change.ts";
+import { nameBatch } from "../../src/domain/change.ts";
 import { findInt64 } from "../../src/domain/json.ts";
-import { countChanges, readBack } from "../api/changes.ts";
+import { readBack } from "../api/changes.ts";
 import { call, isAbort } from "../api/service.ts";
 import { arrived, findNewest, gaps, untilFollowing } from "../state/feed.ts";
 import { formatName, formatTime, quote } from "../state/format.ts";
+import {
+  addNewer,
+  addOlder,
+  type Counts,
+  foldOf,
+  isRun,
+  isShown,
+  type Line,
+  sumOf,
+} from "../state/journal.ts";
 import { type ChangeFilter, follow, linkTo, linkToChanges, route } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { findTimeMs } from "../../src/domain/time.ts";
@@ -28,112 +38,13 @@ import {
 import { en } from "../text/en.ts";
 import { fill, locale, plural, pluralInEnglish, t } from "../text/text.ts";
 import { Blank, Button, Notice, Table, type TableRow } from "./controls.tsx";
-import { useLater } from "./form.tsx";
 import { describeCounts, explainHistory, toPlant, Version } from "./history.tsx";
 import { later } from "./later.tsx";
+import { useCounts, useLater } from "./read.ts";
 
 const PAGE_LENGTH = 100;
 /** Past this many lines, new changes are not added. */
 const LINES_MAX = 1000;
-
-type Counts = NonNullable<Change["folded"]>;
-
-/** A change, or all changes of a batch by one person, or a run of creates: then the newest of them, and their number. */
-interface Line {
-  readonly change: Change;
-  readonly counts?: Counts | undefined;
-  /** The number of the oldest create of a run. */
-  readonly end?: number | undefined;
-}
-
-/** A run of creates without a batch. */
-const isRun = ({ change: { batch }, counts }: Line): boolean =>
-  batch === undefined && counts !== undefined;
-
-function toLine(change: Change, fold: Fold): Line {
-  const { seq, batch, type, folded, foldedTo } = change;
-  const isFolded = batch === undefined ? fold === "run" && type === "created" : fold !== undefined;
-  if (!isFolded) return { change };
-  const counts = folded ?? { created: 0, replaced: 0, removed: 0, [type]: 1 };
-  return { change, counts, end: batch === undefined ? (foldedTo ?? seq) : undefined };
-}
-
-type Fold = "batch" | "run" | undefined;
-
-/** Runs of one plant's creates may have others between them. */
-const foldOf = ({ batch, id }: ChangeFilter): Fold =>
-  batch !== undefined ? undefined : id === undefined ? "run" : "batch";
-
-const add = (one: Counts, other: Counts): Counts => ({
-  created: one.created + other.created,
-  replaced: one.replaced + other.replaced,
-  removed: one.removed + other.removed,
-});
-
-/**
- * Adds older changes, newest first. Other changes may lie between those of a batch, but not between those of a run: it
- * continues only if the change before, `last`, is part of it.
- */
-function addOlder(lines: readonly Line[], changes: readonly Change[], fold: Fold, last?: Change) {
-  const all = [...lines];
-  for (const [index, change] of changes.entries()) {
-    const line = toLine(change, fold);
-    const before = changes[index - 1] ?? last;
-    const isContinued =
-      isRun(line) &&
-      before !== undefined &&
-      isRun(toLine(before, fold)) &&
-      before.by === change.by &&
-      !isPause(before.foldedTo ?? before.seq, change.seq);
-    const at = isRun(line)
-      ? isContinued
-        ? all.length - 1
-        : -1
-      : all.findIndex((each) => line.counts && isSameBatch(each, change));
-    const known = all[at];
-    if (known?.counts === undefined || line.counts === undefined) all.push(line);
-    else all[at] = { ...known, counts: add(known.counts, line.counts), end: line.end };
-  }
-  return all;
-}
-
-const isSameBatch = ({ change, counts }: Line, { by, batch }: Change): boolean =>
-  counts !== undefined && batch !== undefined && change.batch === batch && change.by === by;
-
-function addNewer(lines: readonly Line[], changes: readonly Change[], fold: Fold): Line[] {
-  const added = addOlder([], changes.toReversed(), fold);
-  const isAdded = ({ change }: Line): boolean => added.some((line) => isSameBatch(line, change));
-  const sum = (line: Line): Line => {
-    const known = lines.find((each) => isSameBatch(each, line.change));
-    return line.counts === undefined || known?.counts === undefined
-      ? line
-      : { ...line, counts: add(line.counts, known.counts) };
-  };
-  const [next, ...rest] = lines;
-  const oldest = added.at(-1);
-  const isContinued =
-    oldest !== undefined &&
-    next !== undefined &&
-    isRun(oldest) &&
-    isRun(next) &&
-    oldest.change.by === next.change.by &&
-    !isPause(oldest.end ?? oldest.change.seq, next.change.seq);
-  const run =
-    isContinued && oldest.counts !== undefined && next.counts !== undefined
-      ? [{ ...oldest, counts: add(oldest.counts, next.counts), end: next.end }]
-      : undefined;
-  const shown = (run === undefined ? added : added.slice(0, -1)).map(sum);
-  const kept = (run === undefined ? lines : rest).filter((line) => !isAdded(line));
-  return [...shown, ...(run ?? []), ...kept];
-}
-
-const isShown = ({ by, batch, id, type, from, to }: ChangeFilter, change: Change): boolean =>
-  (by === undefined || by === change.by) &&
-  (batch === undefined || batch === change.batch) &&
-  (id === undefined || id === change.id) &&
-  (type === undefined || type === change.type) &&
-  (from === undefined || Date.parse(from) <= Date.parse(change.time)) &&
-  (to === undefined || Date.parse(to) >= Date.parse(change.time));
 
 const ChangesPicture = later(async () => (await import("./changes-picture.tsx")).ChangesPicture);
 
@@ -151,7 +62,7 @@ export function ChangesView(): JSX.Element {
           </p>
         )}
       </div>
-      <Filters filter={filter} people={people.value} />
+      <Filters filter={filter} people={people} />
       {filter.id === undefined && filter.batch === undefined && (
         <details class="picture-frame" open={isPictureOpen.value}>
           <summary
@@ -170,7 +81,7 @@ export function ChangesView(): JSX.Element {
       {mayWrite.value && !isAll(filter) && filter.id === undefined && (
         <UndoShown key={`undo ${gaps.value} ${link}`} filter={filter} />
       )}
-      <Lines key={`${gaps.value} ${link}`} filter={filter} people={people} />
+      <Lines key={`${gaps.value} ${link}`} filter={filter} />
     </div>
   );
 }
@@ -179,22 +90,10 @@ const isPictureOpen = signal(false);
 
 const byName = new Intl.Collator(locale).compare;
 
-/** Those of the newest changes, and those who are seen since. */
-function usePeople(): Signal<readonly string[]> {
-  const people = useSignal<readonly string[]>([]);
-  useEffect(() => {
-    const leaving = new AbortController();
-    countChanges({ group: ["by"] }, leaving.signal, 1).then(
-      (counts) => {
-        const names = counts.flatMap(({ by }) => (by === undefined ? [] : [by]));
-        people.value = [...new Set([...people.value, ...names])].toSorted(byName);
-      },
-      // The list of changes says what is wrong.
-      () => undefined,
-    );
-    return () => leaving.abort();
-  }, []);
-  return people;
+/** Those of the newest changes. If they cannot be counted, the list says what is wrong. */
+function usePeople(): readonly string[] {
+  const { answer: counts = [] } = useCounts({}, { group: ["by"], pagesMax: 1 });
+  return counts.flatMap(({ by }) => (by === undefined ? [] : [by])).toSorted(byName);
 }
 
 /** With more changes a preview takes the service long. */
@@ -203,48 +102,25 @@ const PREVIEW_DELAY_MS = 250;
 
 /** Undoes everything that the filter shows. */
 function UndoShown({ filter }: { readonly filter: ChangeFilter }): JSX.Element | null {
-  const count = useSignal<number | undefined>(undefined);
   /** All of it is as it was before, or was changed since. */
   const isOver = useSignal(false);
   const known = useRef(undos.peek());
-  /** The number of the newest change that was counted, and those that arrived before the count. */
-  const counted = useRef(0);
-  const early = useRef<readonly Change[]>([]);
   const { by, batch, from, to, type } = filter;
   const types = type && [type];
-  const countLater = (changes: readonly Change[]): number =>
-    changes.filter((change) => change.seq > counted.current && isShown(filter, change)).length;
-  useEffect(() => {
-    const leaving = new AbortController();
-    countChanges({ by, batch, from, to, types }, leaving.signal).then(
-      ([found]) => {
-        const { created = 0, replaced = 0, removed = 0, last = 0 } = found ?? {};
-        counted.current = last;
-        count.value = created + replaced + removed + countLater(early.current);
-      },
-      () => undefined,
-    );
-    return () => leaving.abort();
-  }, []);
-  useEffect(() => {
-    if (count.value === undefined) early.current = [...early.current, ...arrived.value];
-    else count.value += countLater(arrived.value);
-  }, [arrived.value]);
+  const { answer: counts } = useCounts(filter, {});
+  const count = counts?.reduce((all, each) => all + sumOf(each), 0);
   // Changes that come later are not those that are shown.
   const findRange = (): RevertRange => ({ by, batch, from, to: to ?? findNewest(), types });
   const look = async (signalOff: AbortSignal): Promise<void> => {
-    const isFew = (count.value ?? 0) <= PREVIEWED_MAX;
-    if ((count.value ?? 0) === 0 || !(isFew || undos.value !== known.current)) return;
+    const isFew = (count ?? 0) <= PREVIEWED_MAX;
+    if ((count ?? 0) === 0 || !(isFew || undos.value !== known.current)) return;
     const options = { signal: signalOff };
     const found = await call((client) => client.previewRevert(findRange(), options));
     isOver.value = found.revertible === 0;
   };
   // Without an answer the button stays, and its dialog says what is wrong.
-  useLater(PREVIEW_DELAY_MS, (ended) => look(ended).catch(() => undefined), [
-    count.value,
-    undos.value,
-  ]);
-  if (count.value === undefined || count.value === 0) return null;
+  useLater(PREVIEW_DELAY_MS, (ended) => look(ended).catch(() => undefined), [count, undos.value]);
+  if (count === undefined || count === 0) return null;
   if (isOver.value) return <p class="faint">{t.changes.nothingLeft}</p>;
   const ask = (): void => {
     if (batch !== undefined && [by, from, to, type].every((part) => part === undefined))
@@ -257,7 +133,7 @@ function UndoShown({ filter }: { readonly filter: ChangeFilter }): JSX.Element |
   };
   return (
     <div class="form-actions">
-      <Button onClick={ask}>{plural(t.changes.undoThese, count.value)}</Button>
+      <Button onClick={ask}>{plural(t.changes.undoThese, count)}</Button>
       <span class="faint">{t.changes.previewFirst}</span>
     </div>
   );
@@ -407,15 +283,10 @@ function Filters({ filter, people }: FiltersProps): JSX.Element {
   );
 }
 
-interface LinesProps {
-  readonly filter: ChangeFilter;
-  readonly people: Signal<readonly string[]>;
-}
-
 const none = { title: t.changes.none, text: t.changes.noneHint };
 const noMatch = { title: t.shared.noMatch, text: t.changes.noMatchHint };
 
-function Lines({ filter, people }: LinesProps): JSX.Element {
+function Lines({ filter }: { readonly filter: ChangeFilter }): JSX.Element {
   const lines = useSignal<readonly Line[]>([]);
   /** The cursor of the older changes; undefined at the start of the journal. */
   const next = useSignal<number | undefined>(0);
@@ -480,11 +351,6 @@ function Lines({ filter, people }: LinesProps): JSX.Element {
     void loadMore();
     return () => left.current.abort();
   }, []);
-  useEffect(() => {
-    const seen = new Set(people.value);
-    for (const { change } of lines.value) if (change.by !== undefined) seen.add(change.by);
-    if (seen.size > people.value.length) people.value = [...seen].toSorted(byName);
-  }, [lines.value]);
   useEffect(() => {
     const ids = new Set(lines.value.map(({ change }) => change.id));
     const again = arrived.value.filter(({ id }) => ids.has(id));

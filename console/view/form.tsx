@@ -2,7 +2,6 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
 import { ServiceError, type TagCount } from "../../client/client.ts";
 import { findFault } from "../../src/domain/faults.ts";
 import { Taken } from "../api/plants.ts";
@@ -13,6 +12,7 @@ import { explainFault, limits } from "../state/rules.ts";
 import { mayRead } from "../state/session.ts";
 import { fill, t } from "../text/text.ts";
 import { type ControlProps, Field, type FieldProps, Notice } from "./controls.tsx";
+import { useRead } from "./read.ts";
 
 /** A submission. At most one is in flight. */
 export function useTask() {
@@ -34,63 +34,17 @@ export function useTask() {
   return { isBusy, trouble, run };
 }
 
-const POLL_MS = 5000;
-
-/** Reads at once and then every 5 seconds while the page is visible. Stale answers are dropped. */
-export function usePolling<Answer>(read: (before: Answer | undefined) => Promise<Answer>) {
-  const answer = useSignal<Answer | undefined>(undefined);
-  /** The error of the last read. */
-  const failure = useSignal<unknown>(undefined);
-  const questions = useRef(0);
-  const poll = async (): Promise<void> => {
-    const question = ++questions.current;
-    const isLast = (): boolean => question === questions.current;
-    try {
-      const found = await read(answer.value);
-      if (isLast()) [answer.value, failure.value] = [found, undefined];
-    } catch (error) {
-      if (isLast()) failure.value = error;
-    }
-  };
-  useEffect(() => {
-    void poll();
-    const timer = setInterval(() => document.hidden || void poll(), POLL_MS);
-    return () => clearInterval(timer);
-  }, []);
-  return { answer: answer.value, failure: failure.value, poll };
-}
-
-/** Debounce: runs after the delay, again when an input changes. The signal aborts the earlier run. */
-export function useLater(
-  delayMs: number,
-  run: (signal: AbortSignal) => unknown,
-  inputs: readonly unknown[],
-): void {
-  useEffect(() => {
-    const controller = new AbortController();
-    const timer = setTimeout(() => run(controller.signal), delayMs);
-    return () => {
-      clearTimeout(timer);
-      controller.abort();
-    };
-  }, inputs);
-}
-
 const LOOK_UP_DELAY_MS = 250;
 
 /** A hint while the user types. The service decides on submit. */
 export function useLookUp<Found>(
   key: bigint | string | undefined,
-  look: (signal: AbortSignal) => Promise<Found | undefined>,
+  look: (ended: AbortSignal) => Promise<Found | undefined>,
 ): Found | undefined {
-  const found = useSignal<readonly [typeof key, Found | undefined]>([undefined, undefined]);
-  const lookUp = async (signal: AbortSignal): Promise<void> => {
-    if (key === undefined || !mayRead.value) return;
-    const answer = await look(signal).catch(() => undefined);
-    if (!signal.aborted) found.value = [key, answer];
-  };
-  useLater(LOOK_UP_DELAY_MS, lookUp, [key]);
-  return found.value[0] === key ? found.value[1] : undefined;
+  const read = async (ended: AbortSignal): Promise<Found | undefined> =>
+    key === undefined || !mayRead.value ? undefined : look(ended);
+  const { answer, isStale } = useRead(read, [key], { delayMs: LOOK_UP_DELAY_MS });
+  return isStale ? undefined : answer;
 }
 
 const outcomes = {

@@ -1,7 +1,7 @@
 /** Health: charts of this instance's last hour, and its recent requests. */
 
 import { signal, useSignal } from "@preact/signals";
-import type { JSX } from "preact";
+import type { JSX, TargetedPointerEvent } from "preact";
 import { explain, readActivity } from "../api/service.ts";
 import {
   formatBytes,
@@ -11,8 +11,9 @@ import {
   formatTime,
 } from "../state/format.ts";
 import { fill, locale, plural, t } from "../text/text.ts";
+import { barAt, Chart, HEIGHT, roundUp, sum } from "./chart.tsx";
 import { Notice, Table, Terms } from "./controls.tsx";
-import { usePolling } from "./form.tsx";
+import { POLL, useRead } from "./read.ts";
 
 /** Counts are per interval. An unknown figure is null. */
 type Sample = Readonly<
@@ -89,15 +90,14 @@ async function readOn(before: Activity | undefined, filter: Filter): Promise<Act
 
 export function HealthView(): JSX.Element {
   const filter = useSignal<Filter>({});
-  const {
-    answer: now,
-    failure,
-    poll,
-  } = usePolling<Activity>((before) => readOn(before, filter.value));
+  const { answer: now, failure } = useRead<Activity>(
+    (_ended, before) => readOn(before, filter.value),
+    [filter.value],
+    POLL,
+  );
   const narrow = (name: keyof Filter, value: string): void => {
     const { [name]: _, ...others } = filter.value;
     filter.value = value === "" ? others : { ...others, [name]: value };
-    void poll();
   };
   return (
     <div class="single">
@@ -148,7 +148,12 @@ function Shown({ now }: { readonly now: Activity }): JSX.Element {
       )}
       <div class="charts">
         {figures.map((figure) => (
-          <Chart key={figure.title} figure={figure} slots={slots} intervalMs={now.intervalMs} />
+          <FigureChart
+            key={figure.title}
+            figure={figure}
+            slots={slots}
+            intervalMs={now.intervalMs}
+          />
         ))}
       </div>
     </>
@@ -234,25 +239,19 @@ function Requests({ requests, isAll, onNarrow }: RequestsProps): JSX.Element {
   );
 }
 
-const HEIGHT = 100;
 const SLOTS = 60;
 /** In samples. */
 const SLOT_LENGTHS = [1, 3, 12];
 
-/** Rounds to 1, 2 or 5 times a power of ten, so the scale rarely changes. */
-function roundUp(value: number): number {
-  const unit = 10 ** Math.floor(Math.log10(value));
-  return ([1, 2, 5].find((factor) => factor * unit >= value) ?? 10) * unit;
-}
+/** So that the scale rarely changes. */
+const FACTORS = [1, 2, 5];
 
 /** The index of the slot whose values are shown; undefined for the newest. */
 const picked = signal<number | undefined>(undefined);
 
-function pickAt({ currentTarget, clientX }: { currentTarget: Element; clientX: number }): void {
-  const { left, width } = currentTarget.getBoundingClientRect();
-  const slot = Math.floor(((clientX - left) / width) * SLOTS);
-  picked.value = Math.max(0, Math.min(SLOTS - 1, slot));
-}
+const pickAt = (event: TargetedPointerEvent<SVGSVGElement>): void => {
+  picked.value = barAt(event, SLOTS);
+};
 
 const clock = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
 
@@ -287,15 +286,13 @@ interface Figure {
   readonly series: readonly Series[];
 }
 
-const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
-
-interface ChartProps {
+interface FigureProps {
   readonly figure: Figure;
   readonly slots: readonly Slot[];
   readonly intervalMs: number;
 }
 
-function Chart({ figure, slots, intervalMs }: ChartProps): JSX.Element {
+function FigureChart({ figure, slots, intervalMs }: FigureProps): JSX.Element {
   const { title, unit, format = formatFigure, series, isCount = false } = figure;
   const lines = series.map(([label, color, of]) => {
     const values = slots.map(({ samples }) => {
@@ -311,7 +308,7 @@ function Chart({ figure, slots, intervalMs }: ChartProps): JSX.Element {
     const values = lines.map(({ values: all }) => all[at] ?? 0);
     return isCount ? sum(values) : Math.max(...values);
   });
-  const top = roundUp(Math.max(1, ...heights));
+  const top = roundUp(Math.max(1, ...heights), FACTORS);
   /** The y of the next stacked bar, by slot. */
   const bases = slots.map(() => HEIGHT);
   const drawBar = (value: number | null, at: number): string => {
@@ -340,52 +337,42 @@ function Chart({ figure, slots, intervalMs }: ChartProps): JSX.Element {
           ])}
         />
       </figcaption>
-      <div class="chart">
-        <input
-          class="visually-hidden"
-          type="range"
-          min={1}
-          max={SLOTS}
-          value={slot + 1}
-          aria-label={fill(t.operators.health.moment, { chart: title })}
-          aria-valuetext={fill(t.operators.health.momentValues, {
-            moment,
-            values: lines.map(({ label, text }) => `${label} ${text}`).join(", "),
-          })}
-          onInput={(event) => (picked.value = event.currentTarget.valueAsNumber - 1)}
-          onBlur={() => (picked.value = undefined)}
-        />
-        <div class="chart-values" aria-hidden="true">
-          {[top, top / 2, 0].map((value) => (
-            <span key={value}>{format(value)}</span>
-          ))}
-        </div>
-        <svg
-          viewBox={`0 0 ${SLOTS} ${HEIGHT}`}
-          preserveAspectRatio="none"
-          aria-hidden="true"
-          onPointerMove={pickAt}
-          onPointerDown={pickAt}
-          onPointerLeave={(event) => {
-            // The values stay when the finger is lifted.
-            if (event.pointerType === "mouse") picked.value = undefined;
-          }}
-        >
-          <path class="chart-grid" d={`M0 0H${SLOTS}m0 ${HEIGHT / 2}H0m0 ${HEIGHT / 2}H${SLOTS}`} />
-          {picked.value !== undefined && (
-            <rect class="chart-picked" x={slot} width={1} height={HEIGHT} />
-          )}
-          {/* Later series are drawn over earlier ones, or stacked on them. */}
-          {lines.map(({ color, values }) => (
-            <path key={color} fill={`var(${color})`} d={values.map(drawBar).join("")} />
-          ))}
-        </svg>
-        <div class="chart-times" aria-hidden="true">
-          {[0, 15, 30, 45].map((at) => (
-            <span key={at}>{slots[at]?.time}</span>
-          ))}
-        </div>
-      </div>
+      <Chart
+        viewBox={`0 0 ${SLOTS} ${HEIGHT}`}
+        preserveAspectRatio="none"
+        aria-hidden="true"
+        top={top}
+        format={format}
+        times={[0, 15, 30, 45].map((at) => slots[at]?.time ?? "")}
+        picked={picked.value === undefined ? undefined : [(slot * 100) / SLOTS, 100 / SLOTS]}
+        slider={
+          <input
+            class="visually-hidden"
+            type="range"
+            min={1}
+            max={SLOTS}
+            value={slot + 1}
+            aria-label={fill(t.operators.health.moment, { chart: title })}
+            aria-valuetext={fill(t.operators.health.momentValues, {
+              moment,
+              values: lines.map(({ label, text }) => `${label} ${text}`).join(", "),
+            })}
+            onInput={(event) => (picked.value = event.currentTarget.valueAsNumber - 1)}
+            onBlur={() => (picked.value = undefined)}
+          />
+        }
+        onPointerMove={pickAt}
+        onPointerDown={pickAt}
+        onPointerLeave={(event) => {
+          // The values stay when the finger is lifted.
+          if (event.pointerType === "mouse") picked.value = undefined;
+        }}
+      >
+        {/* Later series are drawn over earlier ones, or stacked on them. */}
+        {lines.map(({ color, values }) => (
+          <path key={color} fill={`var(${color})`} d={values.map(drawBar).join("")} />
+        ))}
+      </Chart>
     </figure>
   );
 }

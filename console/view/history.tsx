@@ -1,19 +1,18 @@
 /** The history of one plant. Earlier versions can be restored. */
 
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { Change } from "../../client/client.ts";
 import { changeTypes } from "../../src/domain/change.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import { readBack } from "../api/changes.ts";
-import { explain, isAbort, isStatus } from "../api/service.ts";
+import { explain, isStatus } from "../api/service.ts";
 import { useNews } from "../state/feed.ts";
 import { formatTime } from "../state/format.ts";
 import { mayWrite } from "../state/session.ts";
 import { compareWords } from "../state/words.ts";
 import { fill, t } from "../text/text.ts";
 import { Button } from "./controls.tsx";
-import { useLater } from "./form.tsx";
+import { useRead } from "./read.ts";
 import { Tag } from "./tag.tsx";
 
 const CHANGES_MAX = 100;
@@ -30,6 +29,17 @@ export const describeCounts = (counts: Readonly<Record<Change["type"], number>>)
 export const explainHistory = (error: unknown): string =>
   isStatus(error, 410) ? t.shared.noHistory : explain(error);
 
+/** Newest first. */
+async function readAll(id: bigint, ended: AbortSignal): Promise<readonly Change[]> {
+  const found: Change[] = [];
+  for (let after: number | undefined = 0; after !== undefined && found.length < CHANGES_MAX;) {
+    const page = await readBack({ id, after, limit: CHANGES_MAX }, ended);
+    found.push(...page.changes);
+    after = page.next;
+  }
+  return found;
+}
+
 interface HistoryProps {
   readonly id: bigint;
   /** The current version gets no button. */
@@ -38,30 +48,21 @@ interface HistoryProps {
 }
 
 export function History({ id, isThere, onBringBack }: HistoryProps): JSX.Element {
-  /** Newest first. */
-  const changes = useSignal<readonly Change[]>([]);
-  /** Shown in place of the changes. */
-  const note = useSignal<string>(t.shared.loading);
   const news = useNews((change) => id === change.id);
-  const read = async (signal: AbortSignal): Promise<void> => {
-    const found: Change[] = [];
-    try {
-      for (let after: number | undefined = 0; after !== undefined && found.length < CHANGES_MAX;) {
-        const page = await readBack({ id, after, limit: CHANGES_MAX }, signal);
-        found.push(...page.changes);
-        after = page.next;
-      }
-      note.value = t.changes.noneRecent;
-    } catch (error) {
-      if (isAbort(error)) return;
-      note.value = explainHistory(error);
-    }
-    changes.value = found;
-  };
-  useLater(DELAY_MS, read, [id, news?.seq]);
-
-  const oldest = changes.value.at(-1);
-  if (oldest === undefined) return <p class="faint late">{note}</p>;
+  const { answer: changes, failure } = useRead((ended) => readAll(id, ended), [id, news?.seq], {
+    delayMs: DELAY_MS,
+  });
+  const oldest = changes?.at(-1);
+  if (changes === undefined || oldest === undefined || failure !== undefined)
+    return (
+      <p class="faint late">
+        {failure !== undefined
+          ? explainHistory(failure)
+          : changes === undefined
+            ? t.shared.loading
+            : t.changes.noneRecent}
+      </p>
+    );
   const show = (change: Change, title: string, content: Change["plant"]): JSX.Element => {
     const plant = toPlant(change, content);
     return (
@@ -80,7 +81,7 @@ export function History({ id, isThere, onBringBack }: HistoryProps): JSX.Element
   };
   return (
     <ul>
-      {changes.value.map((change) => {
+      {changes.map((change) => {
         const facts = { verb: t.changes.verbs[change.type], time: formatTime(change.time) };
         const title =
           change.by === undefined

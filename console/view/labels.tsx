@@ -2,7 +2,6 @@
 
 import { signal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
 import { pickFilter } from "../../src/domain/filter.ts";
 import type { PlantCount } from "../../src/domain/page.ts";
 import type { Plant } from "../../src/domain/plant.ts";
@@ -17,6 +16,7 @@ import { fill, plural, t } from "../text/text.ts";
 import { Button, Choice, Field, Form, Notice } from "./controls.tsx";
 import { useTask } from "./form.tsx";
 import { Dialog, loadDrawing } from "./manage.tsx";
+import { useRead } from "./read.ts";
 
 const papers = { a4: "A4", letter: "Letter" } as const;
 
@@ -132,8 +132,11 @@ export function LabelsDialog(): JSX.Element | null {
   const used = useSignal("0");
   const { isBusy, trouble, run } = useTask();
   const about = labelled.value;
-  const sample = useSample(about);
-  const count = useCount(about);
+  // If they cannot be read, printing says what is wrong.
+  const counted = useRead(async (ended) => about && countSubject(about, ended), [about]);
+  const sampled = useRead(async (ended) => about && readSample(about, ended), [about]);
+  const count = counted.isStale ? undefined : counted.answer;
+  const sample = sampled.isStale ? undefined : sampled.answer;
   if (about === undefined) return null;
   const sheet = sheets[stock.value.sheet] ?? sheets.L7160;
   const onSheet = sheet.columns * sheet.rows;
@@ -180,11 +183,11 @@ export function LabelsDialog(): JSX.Element | null {
             onText={(text) => (used.value = text)}
           />
         )}
-        {sample.value !== undefined && (
+        {sample !== undefined && (
           <LabelPreview
-            plant={sample.value.plant}
+            plant={sample.plant}
             sheet={sheet}
-            draw={chooseCode(sample.value.script, stock.value)}
+            draw={chooseCode(sample.script, stock.value)}
             used={isRight ? usedCount : 0}
           />
         )}
@@ -222,23 +225,6 @@ function describeLabels(count: number, used: number, onSheet: number): string {
 const chooseCode = (script: typeof drawing, { code }: Stock): Job["draw"] =>
   code === "qr" ? script.drawQr : script.drawCode128;
 
-/** How many labels there will be; undefined until it is known. */
-function useCount(about: Subject | undefined): PlantCount | undefined {
-  const count = useSignal<PlantCount | undefined>(undefined);
-  useEffect(() => {
-    count.value = undefined;
-    if (about === undefined) return undefined;
-    const closing = new AbortController();
-    countSubject(about, closing.signal).then(
-      (found) => (count.value = found),
-      // Printing says what is wrong.
-      () => undefined,
-    );
-    return () => closing.abort();
-  }, [about]);
-  return count.value;
-}
-
 async function countSubject(about: Subject, ended: AbortSignal): Promise<PlantCount> {
   const { plants, matching } = about;
   if (matching === undefined) return { count: plants.length, exact: true };
@@ -248,27 +234,14 @@ async function countSubject(about: Subject, ended: AbortSignal): Promise<PlantCo
 }
 
 /** The first of the plants. */
-function useSample(about: Subject | undefined) {
-  type Sample = { readonly plant: Plant; readonly script: typeof drawing };
-  const sample = useSignal<Sample | undefined>(undefined);
-  useEffect(() => {
-    sample.value = undefined;
-    if (about === undefined) return undefined;
-    const closing = new AbortController();
-    const read = async (): Promise<void> => {
-      const script = await loadDrawing();
-      const [plant] = await call(async (client) => {
-        for await (const block of readSubject(client, about, closing))
-          if (block.length > 0) return block;
-        return [];
-      });
-      if (plant !== undefined && !closing.signal.aborted) sample.value = { plant, script };
-    };
-    // Printing says what is wrong.
-    read().catch(() => undefined);
-    return () => closing.abort();
-  }, [about]);
-  return sample;
+async function readSample(about: Subject, ended: AbortSignal) {
+  const script = await loadDrawing();
+  const [plant] = await call(async (client) => {
+    for await (const block of readSubject(client, about, { signal: ended }))
+      if (block.length > 0) return block;
+    return [];
+  });
+  return plant && { plant, script };
 }
 
 interface LabelPreviewProps extends Omit<Job, "plants"> {

@@ -11,7 +11,8 @@ import { token } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
 import { fill, t } from "../text/text.ts";
 import { Blank, Button, Check, Form, Notice, Table, type TableRow } from "./controls.tsx";
-import { usePolling, useTask } from "./form.tsx";
+import { useTask } from "./form.tsx";
+import { POLL, useRead } from "./read.ts";
 
 /** A dialog with a form. It closes when `run` resolves. */
 interface Question {
@@ -28,8 +29,8 @@ const managed = new OpenQuestion<Question>(() => [route.value, token.value]);
 
 /** The list, and the open dialog. */
 export function useManager<Item>(read: () => Promise<readonly Item[]>) {
-  const { answer: items, failure, poll } = usePolling(read);
-  return { items, failure, reload: poll, question: managed };
+  const { answer: items, failure, again: reload } = useRead(read, [], POLL);
+  return { items, failure, reload, question: managed };
 }
 
 export type Manager = ReturnType<typeof useManager>;

@@ -5,22 +5,23 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useRef } from "preact/hooks";
 import type { ChangeCount, TagCount, Webhook } from "../../client/client.ts";
 import { type ChangeType, changeTypes } from "../../src/domain/change.ts";
 import type { PlantCount } from "../../src/domain/page.ts";
-import { countChanges } from "../api/changes.ts";
-import { call, explain, isAbort, isStatus, readActivity } from "../api/service.ts";
-import { arrived, gaps } from "../state/feed.ts";
+import { call, explain, readActivity } from "../api/service.ts";
+import { gaps } from "../state/feed.ts";
 import { formatCount, formatSeconds, formatTime, formatTotal, quote } from "../state/format.ts";
+import { sumOf } from "../state/journal.ts";
 import { everything, linkTo, linkToChanges } from "../state/route.ts";
 import { isManager, may } from "../state/session.ts";
 import { INTERVAL, type Span, startOf } from "../state/spans.ts";
 import { fill, plural, t } from "../text/text.ts";
-import { Icon, Notice, Table } from "./controls.tsx";
+import { Button, Icon, Notice, Table } from "./controls.tsx";
 import { NoPlants } from "./empty-states.tsx";
-import { usePolling } from "./form.tsx";
-import { Picture, type Range, sumOf } from "./picture.tsx";
+import { explainHistory } from "./history.tsx";
+import { Picture, type Range } from "./picture.tsx";
+import { POLL, useCounts, useRead } from "./read.ts";
 
 export function OverviewView(): JSX.Element {
   return (
@@ -119,7 +120,7 @@ async function readFacts(): Promise<Facts> {
 }
 
 function Care(): JSX.Element {
-  const { answer, failure } = usePolling(readFacts);
+  const { answer, failure } = useRead(readFacts, [], POLL);
   // What was read before may be true no longer.
   if (answer === undefined || failure !== undefined)
     return failure === undefined ? (
@@ -146,34 +147,11 @@ const startOfToday = (): string => new Date(new Date().setHours(0, 0, 0, 0)).toI
 
 /** Who added, changed and deleted how many plants since midnight. */
 function Today(): JSX.Element | null {
-  const counts = useSignal<readonly ChangeCount[] | undefined>(undefined);
   const from = useRef(startOfToday()).current;
-  useEffect(() => {
-    const leaving = new AbortController();
-    countChanges({ from, group: ["by"] }, leaving.signal).then(
-      (found) => (counts.value = found),
-      // The picture below says what is wrong.
-      () => undefined,
-    );
-    return () => leaving.abort();
-  }, []);
-  useEffect(() => {
-    if (counts.value === undefined) return;
-    const seen = Math.max(0, ...counts.value.map(({ last }) => last));
-    const known = counts.value.map((count) => ({ ...count, start: undefined }));
-    const all = [...known];
-    for (const { seq, type, by, time } of arrived.value.filter((change) => change.seq > seen)) {
-      const at = all.findIndex((count) => count.by === by);
-      const none = { created: 0, replaced: 0, removed: 0, first: seq, firstTime: time };
-      const mine = all[at] ?? { start: undefined, by, ...none, last: seq, lastTime: time };
-      const next = { ...mine, [type]: mine[type] + 1, last: seq, lastTime: time };
-      if (at === -1) all.push(next);
-      else all[at] = next;
-    }
-    counts.value = all;
-  }, [arrived.value]);
-  if (counts.value === undefined) return null;
-  const rows = counts.value.toSorted((one, other) => sumOf(other) - sumOf(one));
+  // If it fails, the picture below says what is wrong.
+  const { answer: counts } = useCounts({ from }, { group: ["by"] });
+  if (counts === undefined) return null;
+  const rows = counts.toSorted((one, other) => sumOf(other) - sumOf(one));
   const toLink = (count: ChangeCount, type: ChangeType): JSX.Element =>
     count[type] === 0 ? (
       <span class="faint">–</span>
@@ -216,54 +194,15 @@ function Today(): JSX.Element | null {
   );
 }
 
-/** Adds changes that have just arrived, so the picture needs no second count. */
-function addArrived(counts: readonly ChangeCount[], seen: number): readonly ChangeCount[] {
-  const fresh = arrived.value.filter(({ seq }) => seq > seen);
-  const intervalMs = INTERVAL === "1h" ? 3_600_000 : 900_000;
-  const all = [...counts];
-  for (const { seq, time, type, by } of fresh) {
-    const start = new Date(Math.floor(Date.parse(time) / intervalMs) * intervalMs).toISOString();
-    const at = all.findIndex((count) => count.start === start && count.by === by);
-    const none = { created: 0, replaced: 0, removed: 0, first: seq, firstTime: time };
-    const known = all[at] ?? { start, by, ...none, last: seq, lastTime: time };
-    const next = { ...known, [type]: known[type] + 1, last: seq, lastTime: time };
-    if (at === -1) all.push(next);
-    else all[at] = next;
-  }
-  return all;
-}
-
 function Activity(): JSX.Element {
-  const counts = useSignal<readonly ChangeCount[] | undefined>(undefined);
-  const failure = useSignal<unknown>(undefined);
+  const from = useRef(new Date(startOf("week")).toISOString()).current;
+  const { answer: counts, failure } = useCounts({ from }, { group: ["by"], every: INTERVAL });
   const span = useSignal<Span>("day");
   const type = useSignal<ChangeType | undefined>(undefined);
   const range = useSignal<Range | undefined>(undefined);
-  useEffect(() => {
-    const leaving = new AbortController();
-    const from = new Date(startOf("week")).toISOString();
-    const query = { from, group: ["by"], every: INTERVAL } as const;
-    countChanges(query, leaving.signal).then(
-      (found) => (counts.value = found),
-      (error: unknown) => {
-        if (!isAbort(error)) failure.value = error;
-      },
-    );
-    return () => leaving.abort();
-  }, []);
-  useEffect(() => {
-    if (counts.value === undefined) return;
-    const seen = Math.max(0, ...counts.value.map(({ last }) => last));
-    counts.value = addArrived(counts.value, seen);
-  }, [arrived.value]);
-  if (failure.value !== undefined)
-    return (
-      <p class="faint">
-        {isStatus(failure.value, 410) ? t.shared.noHistory : explain(failure.value)}
-      </p>
-    );
+  if (failure !== undefined) return <p class="faint">{explainHistory(failure)}</p>;
   const picked = range.value;
-  const inRange = (counts.value ?? []).filter(
+  const inRange = (counts ?? []).filter(
     ({ start = "" }) => picked !== undefined && start >= picked.from && start <= picked.to,
   );
   const number = inRange.reduce((all, count) => all + sumOf(count, type.value), 0);
@@ -304,12 +243,12 @@ function Activity(): JSX.Element {
           </select>
         </div>
       </div>
-      {counts.value === undefined ? (
+      {counts === undefined ? (
         <p class="faint late">{t.shared.counting}</p>
       ) : (
         <Picture
           key={span.value}
-          counts={counts.value}
+          counts={counts}
           span={span.value}
           type={type.value}
           range={picked}
@@ -317,7 +256,7 @@ function Activity(): JSX.Element {
         />
       )}
       {picked === undefined ? (
-        <p class="faint">{counts.value?.length === 0 ? "" : t.changes.dragHint}</p>
+        <p class="faint">{counts?.length === 0 ? "" : t.changes.dragHint}</p>
       ) : (
         <p class="section-head" role="status">
           <span>
@@ -367,26 +306,15 @@ const sum = (counts: readonly TagCount[]): PlantCount => ({
 });
 
 function Tags(): JSX.Element {
-  const tally = useSignal<Tally | undefined>(undefined);
-  const failure = useSignal<unknown>(undefined);
-  useEffect(() => {
-    const leaving = new AbortController();
-    countTags(leaving.signal).then(
-      (found) => (tally.value = found),
-      (error: unknown) => {
-        if (!isAbort(error)) failure.value = error;
-      },
-    );
-    return () => leaving.abort();
-  }, []);
-  if (failure.value !== undefined)
-    return <Notice kind="warning" title={t.changes.notCounted} text={explain(failure.value)} />;
-  if (tally.value === undefined) return <p class="faint late">{t.shared.counting}</p>;
-  const { total } = tally.value;
+  const { answer: tally, failure } = useRead(countTags);
+  if (failure !== undefined)
+    return <Notice kind="warning" title={t.changes.notCounted} text={explain(failure)} />;
+  if (tally === undefined) return <p class="faint late">{t.shared.counting}</p>;
+  const { total } = tally;
   if (total.count === 0 && total.exact) return <NoPlants />;
   return (
     <>
-      <TagBars tally={tally.value} />
+      <TagBars tally={tally} />
       <RepeatedNames />
     </>
   );
@@ -463,33 +391,21 @@ function linkToName(whole: string): string {
 
 /** On request: the page reads every plant for it. */
 function RepeatedNames(): JSX.Element {
-  const found = useSignal<Awaited<ReturnType<typeof findRepeated>> | undefined>(undefined);
-  const failure = useSignal<unknown>(undefined);
-  const reading = useSignal<AbortController | undefined>(undefined);
-  useEffect(() => () => reading.value?.abort(), []);
-  const read = (): void => {
-    reading.value = new AbortController();
-    failure.value = undefined;
-    findRepeated(reading.value.signal)
-      .then(
-        (names) => (found.value = names),
-        (error: unknown) => {
-          if (!isAbort(error)) failure.value = error;
-        },
-      )
-      .finally(() => (reading.value = undefined));
-  };
-  if (failure.value !== undefined)
-    return <Notice kind="warning" title={t.changes.notCounted} text={explain(failure.value)} />;
-  if (found.value === undefined)
+  const isWanted = useSignal(false);
+  const { answer: names, failure } = useRead(
+    async (ended) => (isWanted.value ? findRepeated(ended) : undefined),
+    [isWanted.value],
+  );
+  if (failure !== undefined)
+    return <Notice kind="warning" title={t.changes.notCounted} text={explain(failure)} />;
+  if (names === undefined)
     return (
       <p>
-        <button type="button" class="button" disabled={reading.value !== undefined} onClick={read}>
-          {reading.value === undefined ? t.changes.findRepeated : t.shared.counting}
-        </button>
+        <Button disabled={isWanted.value} onClick={() => (isWanted.value = true)}>
+          {isWanted.value ? t.shared.counting : t.changes.findRepeated}
+        </Button>
       </p>
     );
-  const names = found.value;
   return (
     <section class="card stack" role="status">
       <p>

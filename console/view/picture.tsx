@@ -4,18 +4,18 @@
  */
 
 import { useSignal } from "@preact/signals";
-import type { JSX, TargetedPointerEvent } from "preact";
+import type { JSX } from "preact";
 import { useId, useRef } from "preact/hooks";
 import type { ChangeCount } from "../../client/client.ts";
 import { type ChangeType, changeTypes } from "../../src/domain/change.ts";
 import { formatCount, formatTime } from "../state/format.ts";
+import { sumOf } from "../state/journal.ts";
 import { edgesOf, type Span, startOf } from "../state/spans.ts";
 import { fill, locale, plural, t } from "../text/text.ts";
+import { barAt, Chart, HEIGHT, roundUp, sum } from "./chart.tsx";
 import { Table } from "./controls.tsx";
 import { Key, Patterns } from "./patterns.tsx";
 
-/** Lengths are percentages: in a scaled drawing the patterns would be distorted. */
-const HEIGHT = 100;
 /** Those with fewer changes are counted together. */
 const PEOPLE_MAX = 4;
 
@@ -42,9 +42,6 @@ interface Bar {
   readonly values: number[];
   readonly kinds: Record<ChangeType, number>;
 }
-
-export const sumOf = (count: Record<ChangeType, number>, type?: ChangeType): number =>
-  type === undefined ? count.created + count.replaced + count.removed : count[type];
 
 const COMMAND_LINE = t.shared.commandLine;
 
@@ -80,13 +77,8 @@ function divide({ counts, span, type }: PictureProps, people: readonly string[])
   return bars;
 }
 
-const sum = (values: readonly number[]): number => values.reduce((all, value) => all + value, 0);
-
-/** Rounds so that the half is a round number too. */
-function roundUp(value: number): number {
-  const unit = 10 ** Math.floor(Math.log10(value));
-  return ([1, 2, 4, 6, 8].find((factor) => factor * unit >= value) ?? 10) * unit;
-}
+/** So that the half is a round number too. */
+const FACTORS = [1, 2, 4, 6, 8];
 
 const hour = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
 const day = new Intl.DateTimeFormat(locale, { weekday: "short", day: "numeric" });
@@ -112,13 +104,6 @@ const toRow = (bar: Bar): string[] => [
   ...changeTypes.map((kind) => formatCount(bar.kinds[kind])),
   ...bar.values.map((value) => formatCount(value)),
 ];
-
-/** The index of the bar at the pointer, or of the nearest one. */
-function findBar(event: TargetedPointerEvent<SVGSVGElement>, count: number): number {
-  const { left, width } = event.currentTarget.getBoundingClientRect();
-  const at = Math.floor(((event.clientX - left) / width) * count);
-  return Math.max(0, Math.min(count - 1, at));
-}
 
 interface StackProps {
   readonly values: readonly number[];
@@ -162,11 +147,10 @@ export function Picture(props: PictureProps): JSX.Element {
   const within = counts.filter(({ start = "" }) => Date.parse(start) >= startOf(span));
   const people = rank(within, type);
   const bars = divide(props, people);
-  const top = roundUp(Math.max(2, ...bars.map(({ values }) => sum(values))));
+  const top = roundUp(Math.max(2, ...bars.map(({ values }) => sum(values))), FACTORS);
   /** The bar where the pointer went down. */
   const anchor = useRef<number | undefined>(undefined);
   const [low, high] = [useSignal(0), useSignal(bars.length - 1)];
-  const barAt = (event: TargetedPointerEvent<SVGSVGElement>): number => findBar(event, bars.length);
   const pick = (one: number, other: number, isChosen = false): void => {
     const [first, last] = [bars[Math.min(one, other)], bars[Math.max(one, other)]];
     if (first === undefined || last === undefined) return;
@@ -178,6 +162,7 @@ export function Picture(props: PictureProps): JSX.Element {
     range !== undefined &&
     bar.endMs >= Date.parse(range.from) &&
     bar.startMs <= Date.parse(range.to);
+  const [first, last] = [bars.findIndex(isPicked), bars.findLastIndex(isPicked)];
   const width = 100 / bars.length;
   const total = sum(bars.map(({ values }) => sum(values)));
   const isBusy = bars.filter(({ values }) => sum(values) > 0);
@@ -193,51 +178,39 @@ export function Picture(props: PictureProps): JSX.Element {
         ))}
         {people.length === 0 && <span class="faint">{t.changes.nothingThen}</span>}
       </figcaption>
-      <div class="chart">
-        <div class="chart-values" aria-hidden="true">
-          {[top, top / 2, 0].map((value) => (
-            <span key={value}>{compact.format(value)}</span>
-          ))}
-        </div>
-        <svg
-          class="brush"
-          role="img"
-          aria-label={fill(t.changes.picture[span], { changes: countChanges(total) })}
-          onPointerDown={(event) => {
-            anchor.current = barAt(event);
-            event.currentTarget.setPointerCapture(event.pointerId);
-            pick(anchor.current, anchor.current);
-          }}
-          onPointerMove={(event) => {
-            if (anchor.current !== undefined) pick(anchor.current, barAt(event));
-          }}
-          onPointerUp={(event) => {
-            if (anchor.current !== undefined) pick(anchor.current, barAt(event), true);
-            anchor.current = undefined;
-          }}
-          onPointerCancel={() => (anchor.current = undefined)}
-        >
-          <Patterns id={id} />
-          {["0%", "50%", "100%"].map((y) => (
-            <line key={y} class="chart-grid" x2="100%" y1={y} y2={y} />
-          ))}
-          {bars.map((bar, at) => (
-            <g key={bar.startMs}>
-              {isPicked(bar) && (
-                <rect class="chart-picked" x={`${at * width}%`} width={`${width}%`} height="100%" />
-              )}
-              <Stack values={bar.values} left={at * width} width={width} top={top} patterns={id} />
-              <title>{describe(bar)}</title>
-            </g>
-          ))}
-        </svg>
-        <div class="chart-times" aria-hidden="true">
-          {[0, 1, 2, 3].map((quarter) => {
-            const { startMs = 0 } = bars[(quarter * bars.length) / 4] ?? {};
-            return <span key={quarter}>{(span === "day" ? hour : day).format(startMs)}</span>;
-          })}
-        </div>
-      </div>
+      <Chart
+        class="brush"
+        role="img"
+        aria-label={fill(t.changes.picture[span], { changes: countChanges(total) })}
+        top={top}
+        format={(value) => compact.format(value)}
+        times={[0, 1, 2, 3].map((quarter) => {
+          const { startMs = 0 } = bars[(quarter * bars.length) / 4] ?? {};
+          return (span === "day" ? hour : day).format(startMs);
+        })}
+        picked={first === -1 ? undefined : [first * width, (last - first + 1) * width]}
+        onPointerDown={(event) => {
+          anchor.current = barAt(event, bars.length);
+          event.currentTarget.setPointerCapture(event.pointerId);
+          pick(anchor.current, anchor.current);
+        }}
+        onPointerMove={(event) => {
+          if (anchor.current !== undefined) pick(anchor.current, barAt(event, bars.length));
+        }}
+        onPointerUp={(event) => {
+          if (anchor.current !== undefined) pick(anchor.current, barAt(event, bars.length), true);
+          anchor.current = undefined;
+        }}
+        onPointerCancel={() => (anchor.current = undefined)}
+      >
+        <Patterns id={id} />
+        {bars.map((bar, at) => (
+          <g key={bar.startMs}>
+            <Stack values={bar.values} left={at * width} width={width} top={top} patterns={id} />
+            <title>{describe(bar)}</title>
+          </g>
+        ))}
+      </Chart>
       <div class="sliders">
         {(["from", "to"] as const).map((end) => (
           <input

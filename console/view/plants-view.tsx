@@ -27,11 +27,11 @@ import { CameraButton } from "./camera.tsx";
 import { Button, Icon } from "./controls.tsx";
 import { ListStatus, Unknown } from "./empty-states.tsx";
 import { ExportMenu } from "./export.tsx";
-import { useLater } from "./form.tsx";
 import { labelled } from "./labels.tsx";
 import { PlantGrid } from "./plant-grid.tsx";
 import { PlantPanel } from "./plant-panel.tsx";
 import { forgetCode, openCode } from "./scanner.ts";
+import { useLater } from "./read.ts";
 import { focusList } from "./shortcuts.tsx";
 import { TagFilter } from "./tag-filter.tsx";
 

@@ -9,7 +9,8 @@ import { formatTotal } from "../state/format.ts";
 import { refine, route } from "../state/route.ts";
 import { t } from "../text/text.ts";
 import { Button } from "./controls.tsx";
-import { focusField, useLater } from "./form.tsx";
+import { focusField } from "./form.tsx";
+import { useLater } from "./read.ts";
 
 const TAGS_MAX = 1000;
 /** More would not be read. The user types on. */
