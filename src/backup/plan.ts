@@ -227,6 +227,35 @@ export function listReachable(
   return ranges;
 }
 
+/** What the place has, as its writer knows it. */
+export interface Standing {
+  /** Every change up to this one is in the place. Without `isCovered`, only together with a new copy. */
+  readonly change: number;
+  readonly isCovered: boolean;
+  readonly newest: NewestCopy | undefined;
+  /** The packed size of the segments behind the newest copy. */
+  readonly logBytes: number;
+}
+
+interface CopyRule {
+  readonly hasJournal: boolean;
+  /** Since the newest copy, by the monotonic clock. */
+  readonly ageMs: number;
+  readonly ageMsMax: number;
+  readonly logBytesMin: number;
+}
+
+/** Whether the log behind the newest copy has outgrown it, or the copy is old and something has changed. */
+export function isCopyDue(
+  { change, isCovered, newest, logBytes }: Standing,
+  { hasJournal, ageMs, ageMsMax, logBytesMin }: CopyRule,
+): boolean {
+  // Without a journal every copy stands alone.
+  if (newest === undefined || (hasJournal && !isCovered)) return true;
+  if (change === newest.change) return false;
+  return !hasJournal || ageMs >= ageMsMax || logBytes >= Math.max(newest.bytes, logBytesMin);
+}
+
 /** What is kept, and for how long. */
 export interface Retention {
   /** Any moment of this time. */

@@ -18,7 +18,7 @@ import { within } from "../tick.ts";
 import type { Appended, Reached, Source } from "./ship.ts";
 import type { CopyFacts, Proof } from "./maintain.ts";
 import { type CheckPosition, labelOf, nameProof } from "./names.ts";
-import type { NewestCopy } from "./plan.ts";
+import { isCopyDue, type NewestCopy } from "./plan.ts";
 import { locateBucket } from "./s3.ts";
 import { sweepScratch } from "./scratch.ts";
 import { createThread } from "./thread.ts";
@@ -176,6 +176,7 @@ function createMaintainer(
   const { to } = source;
   const { everyMs } = state;
   const hasJournal = config.changesDays > 0;
+  const ageMsMax = 1_000 * config.backupCopySeconds;
   const thread = createThread();
   const retention = {
     momentsMs: config.backupMomentsDays * DAY_MS,
@@ -196,26 +197,12 @@ function createMaintainer(
   /** Pieces that are known to be damaged, so each is logged once. */
   const damaged = new Set<string>();
 
-  /** Whether the log behind the newest copy has outgrown it, or a day has passed and something has changed. */
-  const isCopyDue = ({ change, isCovered, newest, logBytes }: Reached): boolean => {
-    // Without a journal every copy stands alone.
-    if (newest === undefined || (!isCovered && hasJournal)) return true;
-    if (change === newest.change) return false;
-    const ageMs = performance.now() - (state.last?.sinceMs ?? 0);
-    return (
-      !hasJournal ||
-      ageMs >= 1_000 * config.backupCopySeconds ||
-      logBytes >= Math.max(newest.bytes, config.backupLogBytesMin)
-    );
-  };
-
   /** A copy of an earlier run. A time that cannot be right counts as long ago. */
   const noteNewest = ({ atMs, bytes }: NewestCopy): void => {
     if (state.last !== undefined) return;
     const ageMs = Date.now() - atMs;
-    const copyMs = 1_000 * config.backupCopySeconds;
-    const isLikely = ageMs >= 0 && ageMs < copyMs;
-    const sinceMs = performance.now() - (isLikely ? ageMs : copyMs);
+    const isLikely = ageMs >= 0 && ageMs < ageMsMax;
+    const sinceMs = performance.now() - (isLikely ? ageMs : ageMsMax);
     state.last = { atMs, bytes, sinceMs };
   };
 
@@ -317,7 +304,9 @@ function createMaintainer(
   };
 
   const maintain = async (done: Reached, elapsedMs: number): Promise<void> => {
-    if (isCopyDue(done)) {
+    const ageMs = performance.now() - (state.last?.sinceMs ?? 0);
+    const logBytesMin = config.backupLogBytesMin;
+    if (isCopyDue(done, { hasJournal, ageMs, ageMsMax, logBytesMin })) {
       const copy = await makeCopy(done.serial);
       if (copy !== undefined && !signal.aborted) await prove(copy, done.isCovered);
     } else noteCurrent();

@@ -32,6 +32,7 @@ import {
   NEWEST,
   type NewestCopy,
   type Plan,
+  type Standing,
 } from "./plan.ts";
 import { identityOf, listPieces, Survey } from "./survey.ts";
 
@@ -48,15 +49,9 @@ export interface Source {
 
 export type Appended = Reached | Fork;
 
-/** Every change up to this one is in the place. Without `isCovered`, only together with a new copy. */
-export interface Reached {
-  readonly change: number;
-  readonly isCovered: boolean;
+export interface Reached extends Standing {
   /** A copy that is made now builds on this segment. */
   readonly serial: number;
-  readonly newest: NewestCopy | undefined;
-  /** The packed size of the segments behind the newest copy. */
-  readonly logBytes: number;
   /** How far an earlier run has looked for rot. */
   readonly checked: CheckPosition | undefined;
 }
@@ -73,7 +68,7 @@ interface Fork {
 const CURSORS_MS = 60_000;
 /** A larger segment is closed, and the next one begun. Damage to a closed segment costs all of it. */
 const SEGMENT_BYTES_MAX = 8_388_608;
-/** Of what is appended, by experience: it is packed when its segment is closed. */
+/** Of a segment that grows, by experience: it is packed when it is closed. */
 const PACKING = 4;
 
 interface OpenSegment {
@@ -294,16 +289,18 @@ export class Appender {
     segment.last = newest;
     segment.span = joinSpans(segment.span, span);
     segment.bytes += text.length;
-    link.logBytes += text.length / PACKING;
-    const isLast = link.place.grow === undefined || segment.bytes >= SEGMENT_BYTES_MAX;
-    if (isLast) await this.closeSegment(link);
+    const isWhole = link.place.grow === undefined;
+    const isLast = isWhole || segment.bytes >= SEGMENT_BYTES_MAX;
+    const packed = isLast ? await this.closeSegment(link) : 0;
+    link.logBytes += isWhole ? packed : text.length / PACKING;
     link.cursor = newest;
   }
 
-  private async closeSegment(link: Link): Promise<void> {
+  /** Resolves to its size in the place. */
+  private async closeSegment(link: Link): Promise<number> {
     const { segment, place } = link;
     link.segment = undefined;
-    if (segment === undefined) return;
+    if (segment === undefined) return 0;
     const { position, name, after, last, span = spanOfNow(), file } = segment;
     try {
       file.append(segment.format(END));
@@ -313,9 +310,10 @@ export class Appender {
     const isStaged = place.grow === undefined;
     const staged = isStaged ? file.path : place.stage(this.prefixOf(link));
     if (!isStaged) copyFileSync(file.path, staged);
-    await place.keep(staged, nameSegment(position, after, last, span));
+    const bytes = await place.keep(staged, nameSegment(position, after, last, span));
     // If it is there twice, that is no damage.
     if (!isStaged) await place.remove(name);
+    return bytes;
   }
 
   /** Notes what was written, if that differs from the note. */

@@ -6,6 +6,7 @@ import type { Timeline } from "../../src/backup/names.ts";
 import {
   choosePlan,
   findFurthest,
+  isCopyDue,
   type KnownCopy,
   type KnownSegment,
   listReachable,
@@ -225,6 +226,8 @@ describe("a plan:", () => {
   });
 });
 
+const silent = { hasJournal: false };
+
 /** The machine's speed is no test: what is counted is how often a segment is looked at. */
 test("100,000 pieces are planned in one sweep, however many of them are copies", () => {
   const PIECES = 100_000;
@@ -242,6 +245,26 @@ test("100,000 pieces are planned in one sweep, however many of them are copies",
   expect(listReachable(copies, segments, [first])).toEqual([run(0, PIECES)]);
   expect(findFurthest(copies, segments, [first])).toBe(PIECES);
   expect(looks).toBeWithin(PIECES, 4 * PIECES);
+});
+
+describe("a copy is due", () => {
+  const newest = { change: 10, atMs: 0, bytes: 5_000 };
+  const place = { change: 20, isCovered: true, newest, logBytes: 4_999 };
+  const rule = { hasJournal: true, ageMs: 999, ageMsMax: 1_000, logBytesMin: 100 };
+
+  test.each([
+    ["not while the log is smaller and the copy young", {}, {}, false],
+    ["if the log has outgrown it", { logBytes: 5_000 }, {}, true],
+    ["not for a log of a few bytes, however small it is", {}, { logBytesMin: 6_000 }, false],
+    ["if it is a day old", {}, { ageMs: 1_000 }, true],
+    ["never if nothing has changed", { change: 10, logBytes: 9_999 }, { ageMs: 1_000 }, false],
+    ["if there is none", { newest: undefined, change: 10 }, {}, true],
+    ["if no way leads from it to the end", { isCovered: false }, {}, true],
+    ["without a journal at each interval in which something changed", {}, silent, true],
+    ["without a journal, not if nothing has", { change: 10, isCovered: false }, silent, false],
+  ])("%s", (_, standing, rules, isDue) => {
+    expect(isCopyDue({ ...place, ...standing }, { ...rule, ...rules })).toBe(isDue);
+  });
 });
 
 describe("retention", () => {

@@ -1009,6 +1009,22 @@ describe("the appender", () => {
     expect(await restore()).toMatchObject({ ids: [1n, 2n, 3n, 4n], missing: [] });
   });
 
+  test("measures the log behind the newest copy, also after a start", async () => {
+    const { create, append, appender, copy } = await makeScene(openBucket);
+    const { logBytes: none } = await append();
+    const sizes: number[] = [];
+    for (const id of [2n, 3n]) {
+      await create(id, randomBytes(3_000).toString("base64"));
+      sizes.push((await append()).logBytes);
+    }
+    const [one = 0, two = 0] = sizes;
+    expect([none, one > 2_000, two - one > 2_000]).toEqual([0, true, true]);
+    appender.disconnect();
+    expect((await append()).logBytes).toBeGreaterThan(one);
+    await copy();
+    expect((await append()).logBytes).toBe(0);
+  });
+
   test("asks for a copy if changes were made that the journal does not have", async () => {
     const scene = await makeScene();
     await scene.store.close();
