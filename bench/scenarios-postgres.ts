@@ -39,7 +39,7 @@ async function startAll(run: Run, stored = 0): Promise<(load: Load) => Candidate
 }
 
 const explainOne = (withoutJournal: number): string =>
-  `Both servers send one statement for each create, and wait for one sync. Ours also checks a deadline for each row, and passes a queue and a pool. It also writes a journal entry; without the journal the ratio is ${withoutJournal.toFixed(2)}. Many clients share these costs; a single one pays for them alone.`;
+  `Both servers send one statement for each create, and wait for one sync. Ours also checks its deadline and that its commit will be synced, and writes a journal entry; without the journal the ratio is ${withoutJournal.toFixed(2)}. The rest is the checks of a request, the queue and the pool. Many clients share these costs; a single one pays for them alone.`;
 
 const postgresCreate: Scenario = {
   name: "postgres-create",

@@ -70,11 +70,11 @@ const reasons = {
     "The load and both threads of the service share all cores, and each group wakes one thread and then the other.",
   get: "The bare runtime checks neither the URL nor most headers, and sends no entity tag.",
   single:
-    "A create passes from the HTTP thread to the store thread and back, so that a slow sync delays no read. Many clients share the two wake-ups; a lone one pays for them with each create: the rows with one and two threads show how much. The rest is the checks of a request, and the queue, on CPU caches that the other thread has evicted.",
+    "Both servers wake a second thread for each create, and are woken by it; the row with one thread shows what that costs. Their system calls are the same, but for our look at the file before each commit. The rest is the checks of a request, the queue and the checks of a commit, on CPU caches that the other thread and the sync have evicted. Many clients share most of it.",
   pages:
     "Fastify writes one page for each create. Ours writes three (the plant, the index on tags, the journal), on a second thread.",
   readers:
-    "Every event is copied to every reader, and these copies are most of the bytes that the service sends.",
+    "Every event is copied to every reader, and these copies are most of the bytes that the service sends. They also take time from the store thread, which is on the same core here.",
   peer: "Express and Fastify sync each create alone. The less a sync costs, the less a group commit saves.",
   memory:
     "It is the runtime's executable, live heap and garbage. On a machine with more than 16 GB the GC lets the heap grow to four times the live heap.",
