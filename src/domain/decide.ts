@@ -39,28 +39,33 @@ export interface NetChange {
 }
 
 export interface Decision {
-  /** Only a patch tells what it left. An atomic write has an outcome for each line. */
-  readonly outcome: Done | Verdict | readonly Done[];
+  /** Only a patch tells what it left. An atomic write has an outcome for each line. A refused write changes nothing. */
+  readonly outcome: Done | Verdict | readonly Done[] | Refusal;
   readonly changes: readonly NetChange[];
   /** How many more plants there are than before. */
   readonly created: number;
 }
 
-const UNCHANGED: readonly NetChange[] = [];
+const changeNothing = (outcome: Decision["outcome"]): Decision => ({
+  outcome,
+  changes: [],
+  created: 0,
+});
 
 export function decide(
   write: PlantWrite | AtomicWrite,
   find: Find,
   room: Room = BOUNDLESS,
-): Decision | Refusal {
+): Decision {
   if (write.kind === "atomic") return decideAtomic(write, find, room);
   const { id, writer } = write;
   const before = find(id);
   const verdict = judge(write, before, room);
-  if (verdict instanceof Refusal) return verdict;
+  if (verdict instanceof Refusal) return changeNothing(verdict);
   const { done, after } = verdict;
-  const changes = done === "replayed" ? UNCHANGED : [{ id, writer, before, after }];
-  return { outcome: write.kind === "patch" ? verdict : done, changes, created: growthOf(done) };
+  const outcome = write.kind === "patch" ? verdict : done;
+  if (done === "replayed") return changeNothing(outcome);
+  return { outcome, changes: [{ id, writer, before, after }], created: growthOf(done) };
 }
 
 const growthOf = (done: Done): number => (done === "created" ? 1 : done === "removed" ? -1 : 0);
@@ -135,7 +140,7 @@ function decideAtomic(
   { writes, refusal }: AtomicWrite,
   find: Find,
   { plantsLeft, refuseText }: Room,
-): Decision | Refusal {
+): Decision {
   const states = new Map<bigint, { -readonly [Name in keyof NetChange]: NetChange[Name] }>();
   const outcome: Done[] = [];
   let [created, characters] = [0, 0];
@@ -152,17 +157,17 @@ function decideAtomic(
       characters > STORED_CHARACTERS_MAX
         ? new Refusal("transaction_too_large")
         : judge(write, state.after, { plantsLeft: plantsLeft - created, refuseText });
-    if (verdict instanceof Refusal) return refuseLine(line, verdict);
+    if (verdict instanceof Refusal) return changeNothing(refuseLine(line, verdict));
     created += growthOf(verdict.done);
     if (verdict.done === "replayed" && isStale(write, state)) stale ??= write;
     state.after = verdict.after;
     outcome.push(verdict.done);
   }
-  if (refusal !== undefined) return new Refusal(refusal.reason, refusal.message);
+  if (refusal !== undefined) return changeNothing(new Refusal(refusal.reason, refusal.message));
   const changes = [...states.values()].filter(({ before, after }) => !isSameState(before, after));
   // If every line was done before, the batch was sent again. Otherwise others have done part of it.
   if (stale !== undefined && changes.length > 0)
-    return refuseLine(stale.line, new Refusal("precondition_failed"));
+    return changeNothing(refuseLine(stale.line, new Refusal("precondition_failed")));
   return { outcome, changes, created };
 }
 

@@ -42,7 +42,7 @@ type Settled = Decision["outcome"] | Error | Promise<never>;
 type Decided = Readonly<{
   write: GroupWrite;
   before: Plant | undefined;
-  decision: Decision | Refusal;
+  decision: Decision;
 }>;
 
 /**
@@ -332,8 +332,7 @@ class Group {
       const { kind, id } = write;
       if (ids.has(id)) continue;
       if (kind === "create" && this.stored.has(id)) {
-        const decided = decide(write, (known) => this.stored.get(known));
-        this.outcomes.set(write, decided instanceof Refusal ? decided : decided.outcome);
+        this.outcomes.set(write, decide(write, (known) => this.stored.get(known)).outcome);
         continue;
       }
       ids.add(id);
@@ -429,7 +428,7 @@ class Group {
     const wanted = free.reduce((sum, { decision }) => sum + createdBy(decision), 0);
     const reserved = await this.quota.reserve(wanted);
     const decided = reserved < wanted ? decideAll(reserved) : free;
-    const changing = decided.filter(({ decision }) => changesOf(decision).length > 0);
+    const changing = decided.filter(({ decision }) => decision.changes.length > 0);
     await this.account(
       reserved,
       changing.map(({ write }) => write),
@@ -443,7 +442,7 @@ class Group {
     isAtomic: boolean,
     isConfirmed: boolean,
   ): Promise<void> {
-    const changes = decided.flatMap(({ decision }) => changesOf(decision));
+    const changes = decided.flatMap(({ decision }) => decision.changes);
     const done = new Set<NetChange>();
     if (changes.length > 0) {
       const sorted = sortById(changes);
@@ -460,19 +459,18 @@ class Group {
       for (const each of made) done.add(each);
     }
     // What changes nothing is true only if this server is still the leader, as a write shows.
-    const isIdle = decided.some(({ decision }) => changesOf(decision).length === 0);
+    const isIdle = decided.some(({ decision }) => decision.changes.length === 0);
     if (isIdle && done.size === 0 && !isConfirmed) await connection.query(CONFIRM);
     let isDone = true;
     for (const { write, before, decision } of decided) {
-      const own = changesOf(decision);
+      const { outcome, changes: own, created } = decision;
       if (own.some((each) => !done.has(each))) {
         this.doubted.add(write);
         isDone = false;
         continue;
       }
       const stored = own.length === 0 ? before : own.at(-1)?.after;
-      if (decision instanceof Refusal) this.settle(write, decision, stored);
-      else this.settle(write, decision.outcome, stored, decision.created);
+      this.settle(write, outcome, stored, created);
     }
     // What was done stays so: the next attempt continues with the rest.
     if (!isDone) throw new TransientError("changed by others meanwhile");
@@ -518,7 +516,7 @@ class Group {
       const seen =
         write.kind === "create" || this.doubted.has(write) ? undefined : write.condition.seen;
       const plant = seen && { tag: undefined, ...seen, id };
-      const isChanging = plant && changesOf(decide(write, () => plant)).length > 0;
+      const isChanging = plant && decide(write, () => plant).changes.length > 0;
       if (isChanging) found.set(id, plant);
       else unknown.push(id);
     }
@@ -590,11 +588,7 @@ async function findAll(connection: Connection, write: AtomicWrite): Promise<Map<
   return stored;
 }
 
-const changesOf = (decision: Decision | Refusal): readonly NetChange[] =>
-  decision instanceof Refusal ? [] : decision.changes;
-
-const createdBy = (decision: Decision | Refusal): number =>
-  decision instanceof Refusal ? 0 : Math.max(0, decision.created);
+const createdBy = ({ created }: Decision): number => Math.max(0, created);
 
 const sortById = (changes: readonly NetChange[]): NetChange[] =>
   changes.toSorted((one, other) => (one.id < other.id ? -1 : 1));

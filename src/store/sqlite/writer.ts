@@ -447,9 +447,7 @@ function applyDecided(transaction: Transaction, write: PlantWrite | AtomicWrite)
     const row = findPlant.get(id);
     return row === null ? undefined : toPlant(row);
   };
-  const decided = decide(write, find, capacity);
-  if (decided instanceof Refusal) return decided;
-  const { outcome, changes, created } = decided;
+  const { outcome, changes, created } = decide(write, find, capacity);
   const isMany = changes.length > 1;
   if (isMany) beginAtomic.run();
   try {
