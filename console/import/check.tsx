@@ -199,6 +199,7 @@ function Compared({ now, reading }: CheckFileProps): JSX.Element {
           label={t.imports.toDelete}
           caption={fill(t.imports.toDeleteCaption, { max: SHOWN_MAX })}
           heads={[t.shared.id, t.imports.inStore]}
+          keys={missing.slice(0, SHOWN_MAX).map(({ id }) => String(id))}
           rows={missing
             .slice(0, SHOWN_MAX)
             .map((plant) => [<Id of={plant} />, <Version plant={plant} />])}

@@ -27,6 +27,7 @@ export function RefusedRows({ now }: { readonly now: Import }): JSX.Element {
       <Table
         label={t.imports.refusedRows}
         heads={[isWorkbook ? t.imports.row : t.imports.line, t.imports.reason, t.imports.content]}
+        keys={firstRefused.map(({ line, text }) => `${line} ${text}`)}
         rows={firstRefused.map(({ line, reason, text }) => [
           <span class="digits">{line}</span>,
           reason,

@@ -4,7 +4,7 @@
  */
 
 import { signal, useSignal } from "@preact/signals";
-import type { JSX } from "preact";
+import type { JSX, TargetedKeyboardEvent } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Change, RevertRange } from "../../client/client.ts";
 import { nameBatch } from "../../src/domain/change.ts";
@@ -201,6 +201,17 @@ function fromLocal(text: string, end: "from" | "to"): string | undefined {
   return new Date(end === "to" ? ms + MINUTE_MS - 1 : ms).toISOString();
 }
 
+/** The browser has six stops in a time. The arrow keys lead to them, and Tab to what comes after the time. */
+function leaveByTab(event: TargetedKeyboardEvent<HTMLInputElement>): void {
+  if (event.key !== "Tab" || event.altKey || event.ctrlKey || event.metaKey) return;
+  const stops = [...document.querySelectorAll<HTMLElement>("a, button, input, select, summary")];
+  const open = stops.filter((each) => each.tabIndex >= 0 && each.checkVisibility());
+  const next = open[open.indexOf(event.currentTarget) + (event.shiftKey ? -1 : 1)];
+  if (next === undefined) return;
+  event.preventDefault();
+  next.focus();
+}
+
 /** Uncontrolled: while it is being typed it is a time already, of another day or of the year 2. */
 function Moment({ filter, end }: MomentProps): JSX.Element {
   const field = useRef<HTMLInputElement>(null);
@@ -216,6 +227,7 @@ function Moment({ filter, end }: MomentProps): JSX.Element {
         type="datetime-local"
         min="1970-01-01T00:00"
         ref={field}
+        onKeyDown={leaveByTab}
         onChange={({ currentTarget: { value: text, validity } }) => {
           if (validity.valid) narrow(filter, { [end]: fromLocal(text, end) });
         }}

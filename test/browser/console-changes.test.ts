@@ -283,6 +283,17 @@ describeInBrowser("in the console,", () => {
       `decodeURIComponent(location.hash).includes("from=2025-02-02T09:09:00.000Z")`,
     );
     expect(await first.inputValue()).toBe("2025-02-02T09:09");
+    // Each is one stop.
+    await first.focus();
+    await page.keyboard.press("Tab");
+    await user.see({ element: ".moment:last-child > input:focus" });
+    await page.keyboard.press("Tab");
+    await user.see({ element: "a.button:focus" });
+    await page.keyboard.press("Shift+Tab");
+    await page.keyboard.press("Shift+Tab");
+    await user.see({ element: ".moment:first-child > input:focus" });
+    await page.keyboard.press("Shift+Tab");
+    await user.see({ element: ".filters > select:focus" });
     await user.follow("All changes");
     await page.getByText("Pick a time in the chart").click();
     const brush = page.locator(".brush");
