@@ -103,3 +103,12 @@ test("no example is of something else", () => {
   const names = [...Object.keys(calls), "request", "FailureOf"];
   expect([...clientExamples.keys()].toSorted()).toEqual(names.toSorted());
 });
+
+test.each([
+  ["docs/client.md", (name: string) => `\`${name}\\b`],
+  ["test/support/client-scenario.ts", (name: string) => `\\.${name}\\(`],
+] as const)("%s has every method", async (page, patternOf) => {
+  const text = await Bun.file(join(import.meta.dir, "../..", page)).text();
+  const missing = Object.keys(calls).filter((name) => !new RegExp(patternOf(name)).test(text));
+  expect(missing).toEqual([]);
+});

@@ -92,6 +92,7 @@ export async function useClient(
   check("listJobs", jobs, [["alone", "remove", "ended"]]);
   check("findJob", (await client.findJob("alone"))?.report.complete, true);
   check("findJob of none", await client.findJob("none"), undefined);
+  check("followJob", (await client.followJob("alone")).plants, 0);
   await client.stopJob("alone");
   await refuses(client.stopJob("none"), 404, "job_not_found");
   await refuses(client.removeMatching({ tag: undefined }), 400, "invalid_query");
@@ -144,6 +145,7 @@ export async function useClient(
   check("resumed export", await idsOf(client.export({ after: last - 1n })), [last]);
   const all = await idsOf(client.export());
   check("export", [all.length, all.at(-1)], [2_500, last]);
+  check("exportBlocks", (await collect(client.exportBlocks())).flat().length, 2_500);
   const tags = ["tag 0", "tag 1", "tag 2", "tag 3", "tag 4"];
   const tagPage = await client.listTagPage({ prefix: "tag", limit: 2 });
   check("listTagPage", tagPage, { tags: tags.slice(0, 2), next: "tag 1" });
@@ -180,6 +182,10 @@ export async function useClient(
   await client.create({ id: 5n, name: "Fern" });
   check("follow", (await next).value?.plant, { name: "Fern" });
   await following.return();
+  const range = { from: newest + 1 };
+  check("countChangePage", (await client.countChangePage(range)).counts[0]?.created, 1);
+  check("previewRevert", (await client.previewRevert(range)).revertible, 1);
+  check("revert", (await client.revert(range)).reverted, 1);
   await refuses(client.listChangePage({ after: 1_767_225_600_000_001 }), 410, "changes_gone");
 
   const managing = ["plants:read", "plants:write", "tokens:manage", "webhooks:manage"];
@@ -216,6 +222,7 @@ export async function useClient(
   check("resumeWebhook", (await client.resumeWebhook(name)).state, "active");
   check("getWebhook", (await client.getWebhook(name)).url, "https://shop.invalid/plants");
   check("listWebhooks", (await client.listWebhooks()).length, 1);
+  check("testWebhook", (await client.testWebhook(name)).status, null);
   await client.removeWebhook(name);
   await refuses(client.getWebhook(name), 404, "webhook_not_found");
   await refuses(new Client(url, "an-unknown-token-1234").listPage(), 401, "token_invalid");
