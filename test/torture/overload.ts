@@ -107,7 +107,9 @@ async function overloadOnce(
   const over = await measure();
   await endCrowd();
   const after = await measure();
-  const { status } = await ask(`${service.url}/readyz`);
+  // A busy machine may hold up the probe of the store for a second.
+  const isReady = async (): Promise<boolean> => (await ask(`${service.url}/readyz`)).status === 200;
+  const unready = await until("it is ready afterwards", isReady).catch((error: Error) => error);
   await endNormal();
   await neighbour?.[Symbol.asyncDispose]();
   const faults = [...creators.faults, ...(await service.stop())];
@@ -124,7 +126,7 @@ async function overloadOnce(
   expect(over.overloaded > 0, "nothing was refused for want of room");
   expect(peak.overloaded === 0, `${peak.overloaded} were refused at the peak`);
   expect(after.overloaded === 0, `${after.overloaded} were refused afterwards`);
-  expect(status === 200, `/readyz was answered ${status} afterwards`);
+  expect(unready === undefined, String(unready?.message));
   expect(
     quantile(over.refusedMs, 0.5) <= acceptedMs,
     "half of the refusals took longer than what was accepted",
