@@ -152,8 +152,7 @@ export interface BlockRow {
 export const parseEntries = (entries: string): Change[] =>
   parseBlock({ first: 0n, last: 0n, at_ms: 0n, entries });
 
-/** `isBrief`: without ids and plants, for counts. */
-export function parseBlock({ first, at_ms, entries, kept }: BlockRow, isBrief = false): Change[] {
+export function parseBlock({ first, at_ms, entries, kept }: BlockRow): Change[] {
   if (entries === null) return [];
   const values = JSON.parse(entries) as EntryValue[];
   if (findRecordEntry(values) !== undefined) return [];
@@ -166,22 +165,6 @@ export function parseBlock({ first, at_ms, entries, kept }: BlockRow, isBrief = 
     const type = changeTypes[CODES.indexOf(values[at++] as string)] as ChangeType;
     const name = values[at++];
     if (name !== "") writer = unpackWriter(name);
-    if (isBrief) {
-      const isKept = keptIds === undefined || keptIds.has(String(values[at]));
-      // The id, then name and tag of one plant or, for a replacement, of two.
-      at += type === "replaced" ? 5 : 3;
-      if (isKept)
-        changes.push({
-          seq: seq++,
-          atMs,
-          type,
-          id: 0n,
-          ...writer,
-          plant: undefined,
-          before: undefined,
-        });
-      continue;
-    }
     const id = BigInt(values[at++] as string | number);
     const take = (): Plant => ({
       id,
@@ -264,7 +247,7 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
       }
       if (limit === 0 && !isBack) return lastOfRow <= after;
       characters += row.entries?.length ?? 0;
-      const changes = parseBlock(row, listing.isBrief);
+      const changes = parseBlock(row);
       for (const change of isBack ? changes.toReversed() : changes) {
         if (isBack ? change.seq >= last : change.seq <= last) continue;
         if (!listing.add(change)) return false;
@@ -297,9 +280,6 @@ function createListing(query: ChangeQuery) {
   const tally = count && createTally(count);
   let listed: { readonly change: Change; readonly folded: Folded | undefined; last: number }[] = [];
   return {
-    /** Counts need neither ids nor plants. */
-    isBrief: tally !== undefined,
-
     /** False if the change is wanted, and the page is full. */
     add(change: Change): boolean {
       if (!isWanted(query, change)) return true;
