@@ -29,6 +29,12 @@ test("every filter is in docs/api.md", async () => {
   expect([...list.matchAll(/^- `(\w+)`: /gm)].map(([, name]) => name)).toEqual([...filterNames]);
 });
 
+test("a search has at most 16 words", () => {
+  const words = "rose ".repeat(16);
+  expect(filters.q.find(words)).toBe(words);
+  expect(filters.q.find(`${words}fern`)).toBeUndefined();
+});
+
 /** For each filter a value, a plant that it finds, and one that it does not. Until a new one is here, it does not compile. */
 const cases: {
   readonly [Name in FilterName]: readonly [value: Filter[Name], found: Content, other: Content];
