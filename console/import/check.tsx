@@ -8,7 +8,13 @@ import { Button, Check, Choice, Notice, Table, Terms } from "../view/controls.ts
 import { Version } from "../view/history.tsx";
 import { Key, Shares } from "../view/patterns.tsx";
 import { Tag } from "../view/tag.tsx";
-import { type Import, listMissing, type Reading, type RowOutcome } from "./messages.ts";
+import {
+  DIFFERENCES_SHOWN,
+  type Import,
+  listMissing,
+  type Reading,
+  type RowOutcome,
+} from "./messages.ts";
 import { RefusedRows } from "./refused.tsx";
 import { chooseAnother, readAs, startImport, updating } from "./state.ts";
 
@@ -24,7 +30,7 @@ interface CheckFileProps extends NowProps {
 
 export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
   const { sheets = [], tops = [], columns = [], table = [], rows = [], isReading = false } = now;
-  const { done, ending, differences = [], nameless = 0, isWhole = false } = now;
+  const { done, ending, different = new Map(), nameless = 0, isWhole = false } = now;
   const { removed = 0, refused = 0, isTooMuch = false } = now;
   const isKnown = !isWhole || (ending === "done" && refused === 0 && !isTooMuch);
   const missing = listMissing(reading);
@@ -119,7 +125,7 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
         <Button
           kind={isWhole && removed > 0 ? "danger" : "main"}
           disabled={isReading || rows.length === 0 || !isKnown}
-          onClick={() => startImport(now, updating.value || isWhole ? differences : [])}
+          onClick={() => startImport(now, updating.value || isWhole ? different : new Map())}
         >
           {isWhole && removed > 0 ? plural(t.imports.startAndDelete, removed) : t.imports.start}
         </Button>
@@ -162,8 +168,8 @@ function FirstRows({ rows, isWorkbook, isWhole }: FirstRowsProps): JSX.Element {
 const SHOWN_MAX = 50;
 
 function Compared({ now, reading }: CheckFileProps): JSX.Element {
-  const { counted = 0, differences = [], missing = [], failure, refused = 0 } = now;
-  const { isWhole = false, isTooMuch = false, ending } = now;
+  const { counted = 0, differences = [], different = new Map(), missing = [] } = now;
+  const { isWhole = false, isTooMuch = false, ending, failure, refused = 0 } = now;
   return (
     <section class="stack compared" aria-label={t.imports.compared}>
       <Figures now={now} />
@@ -176,7 +182,7 @@ function Compared({ now, reading }: CheckFileProps): JSX.Element {
           disabled={isWhole}
           onChange={(event) => (updating.value = event.currentTarget.checked)}
         >
-          {plural(t.imports.changeDifferent, differences.length)}
+          {plural(t.imports.changeDifferent, different.size)}
         </Check>
       )}
       {ending === "done" && (
@@ -208,15 +214,13 @@ function Compared({ now, reading }: CheckFileProps): JSX.Element {
       {differences.length > 0 && (
         <Table
           label={t.imports.different}
-          caption={fill(t.imports.differentCaption, { max: SHOWN_MAX })}
+          caption={fill(t.imports.differentCaption, { max: DIFFERENCES_SHOWN })}
           heads={[t.shared.id, t.imports.inStore, t.imports.inFile]}
-          rows={differences
-            .slice(0, SHOWN_MAX)
-            .map(({ stored, given }) => [
-              <Id of={stored} />,
-              <Version plant={stored} since={given} />,
-              <Version plant={given} before={stored} />,
-            ])}
+          rows={differences.map(({ stored, given }) => [
+            <Id of={stored} />,
+            <Version plant={stored} since={given} />,
+            <Version plant={given} before={stored} />,
+          ])}
         />
       )}
       {refused > 0 && (

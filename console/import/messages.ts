@@ -61,6 +61,8 @@ interface PreviewRow {
   readonly outcome?: RowOutcome;
 }
 
+export const DIFFERENCES_SHOWN = 50;
+
 export interface Difference {
   readonly stored: Plant;
   readonly given: Plant;
@@ -122,8 +124,8 @@ export interface ImportRequest {
   readonly file: File;
   /** Guessed if not given. */
   readonly reading?: Reading | undefined;
-  /** For an import: the plants to update, as the comparison found them. Undefined for a comparison. */
-  readonly updates?: readonly Difference[] | undefined;
+  /** For an import: the entity tags of the plants to update, as the comparison found them. Undefined for a comparison. */
+  readonly updates?: ReadonlyMap<bigint, string> | undefined;
   /** A comparison also looks for the plants that the file lacks. */
   readonly isWhole?: boolean | undefined;
   /** For an import: the plants to remove after it, as the comparison found them. */
@@ -150,8 +152,9 @@ export interface Import
     Partial<Omit<Preview, "reading"> & Progress> {
   /** The preview is stale. */
   readonly isReading?: boolean;
-  /** What the comparison found. */
+  /** What the comparison found: the first, and the entity tags of all. */
   readonly differences?: readonly Difference[];
+  readonly different?: ImportRequest["updates"];
   /** More plants than the page can remove are missing in the file. */
   readonly isTooMuch?: boolean;
   /** The user has cancelled the import; the rows in flight are not answered yet. */

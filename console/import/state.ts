@@ -11,14 +11,7 @@ import { keep, recall } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
 import { noteBatch } from "../state/writes.ts";
 import { fill, plural, t } from "../text/text.ts";
-import {
-  CANCEL,
-  type Difference,
-  type Import,
-  type ImportRequest,
-  type Mapping,
-  type Reading,
-} from "./messages.ts";
+import { CANCEL, type Import, type ImportRequest, type Mapping, type Reading } from "./messages.ts";
 
 /** Undefined until a file is chosen. */
 export const current = signal<Import | undefined>(undefined);
@@ -96,7 +89,7 @@ export function readAs(now: Import, reading: Reading, isWhole = now.isWhole): vo
 }
 
 /** Also restarts an import, as the same batch: plants that are already stored are recognised. */
-export function startImport(now: Import, updates: readonly Difference[]): void {
+export function startImport(now: Import, updates: NonNullable<Import["updates"]>): void {
   const { file, reading, columns = [], isWhole, missing, batch = nameBatch(file.name) } = now;
   if (reading !== undefined && columns.length > 0)
     keepMapping({ columns, headings: reading.headings });

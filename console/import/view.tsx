@@ -69,7 +69,7 @@ function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element
 }
 
 function Course({ now }: NowProps): JSX.Element {
-  const { updates = [], ending, refused = 0, batch } = now;
+  const { updates = new Map(), ending, refused = 0, batch } = now;
   const { created = 0, updated = 0, removed = 0 } = now;
   return (
     <>

@@ -17,6 +17,7 @@ import {
   CANCEL,
   createAlong,
   type Difference,
+  DIFFERENCES_SHOWN,
   type Import,
   type ImportRequest,
   type Preview,
@@ -37,13 +38,13 @@ const PROGRESS_MS = 150;
 const SHOWN_MAX = 200;
 const SHOWN_CHARACTERS_MAX = 120;
 
-/** Limits of a comparison; past them the page says so. */
-const ROWS_MAX = 200_000;
-const DIFFERENCES_MAX = 100_000;
+/**
+ * Rows whose ids are known, at about 160 bytes each. A comparison ends there, and the page says so. After it, the service
+ * recognises a repeated id, but does not know the rows.
+ */
+const FIRSTS_MAX = 1_000_000;
 const MISSING_MAX = 100_000;
 const PAGE_LENGTH_MAX = 1000;
-/** Past this limit the service recognises a repeated id, but does not know the rows. */
-const FIRSTS_MAX = 1_000_000;
 
 const post = (change: Partial<Import>): void => postMessage(change);
 const stopping = new AbortController();
@@ -80,8 +81,8 @@ interface Result {
 /** The first row with an id counts. A later one is recognised if it is the same, and refused if it differs. */
 interface First {
   readonly line: number;
-  /** Known to a comparison, and to an import if the stored plant differs from it. */
-  plant?: Plant;
+  /** The entity tag. Known to a comparison, and to an import if the stored plant differs from it. */
+  content?: string;
   isUpdated?: boolean;
   isRefused?: boolean;
 }
@@ -103,8 +104,8 @@ async function run({
   limits,
 }: ImportRequest): Promise<void> {
   if (reading === undefined) return;
-  const compared = new Map(updates?.map(({ stored }) => [stored.id, stored]));
   const differences: Difference[] = [];
+  const different = new Map<bigint, string>();
   const missing: Plant[] = [];
   let isTooMuch = false;
   const firsts = new Map<bigint, First>();
@@ -157,8 +158,12 @@ async function run({
       } else sound.push({ line, plant });
     const results =
       updates === undefined
-        ? compare(client, sound, firsts, differences)
-        : store(client, sound, firsts, compared, batch);
+        ? compare(client, sound, firsts, (difference) => {
+            const { stored } = difference;
+            different.set(stored.id, etagOf(stored));
+            if (differences.length < DIFFERENCES_SHOWN) differences.push(difference);
+          })
+        : store(client, sound, firsts, updates, batch);
     try {
       for await (const { plant, outcome } of results) {
         isWaiting = false;
@@ -191,8 +196,8 @@ async function run({
   let failure: string | undefined;
   try {
     for await (const records of readRecords(file, reading, limits, format.onHeading)) {
-      const isMuch = counts.counted >= ROWS_MAX || differences.length >= DIFFERENCES_MAX;
-      if (isMuch && updates === undefined) throw new Unreadable(wording.say("comparisonLimit"));
+      if (firsts.size >= FIRSTS_MAX && updates === undefined)
+        throw new Unreadable(wording.say("comparisonLimit"));
       stopping.signal.throwIfAborted();
       await settle(records);
       counts.counted += records.length;
@@ -225,7 +230,7 @@ async function run({
   }
   clearInterval(timer);
   const ending = isRead ? "done" : failure === undefined ? "cancelled" : "failed";
-  const found = updates === undefined ? { differences, missing, isTooMuch } : {};
+  const found = updates === undefined ? { differences, different, missing, isTooMuch } : {};
   post({ ...report(), ...found, ending, isUnsure: unanswered > 0, failure });
 }
 
@@ -233,21 +238,22 @@ async function* compare(
   client: Client,
   rows: readonly Row[],
   firsts: Map<bigint, First>,
-  differences: Difference[],
+  onDifference: (difference: Difference) => void,
 ): AsyncGenerator<Result> {
   const found = await findStored(rows, client);
   for (const row of rows) {
     const { plant, line } = row;
     const first = firsts.get(plant.id);
-    if (first?.plant !== undefined) {
+    const content = etagOf(plant);
+    if (first?.content !== undefined) {
       const again = first.isUpdated === true ? "updatedAgain" : "replayed";
-      yield { plant, outcome: isSame(first.plant, plant) ? again : refuseTwice(first, row) };
+      yield { plant, outcome: first.content === content ? again : refuseTwice(first, row) };
       continue;
     }
     const stored = found.get(plant.id);
     const isUpdated = stored !== undefined && !isSame(plant, stored);
-    if (isUpdated) differences.push({ stored, given: plant });
-    firsts.set(plant.id, { line, plant, isUpdated });
+    if (isUpdated) onDifference({ stored, given: plant });
+    firsts.set(plant.id, { line, content, isUpdated });
     yield { plant, outcome: stored === undefined ? "created" : isUpdated ? "updated" : "replayed" };
   }
 }
@@ -279,7 +285,7 @@ async function* store(
   client: Client,
   rows: readonly Row[],
   firsts: Map<bigint, First>,
-  compared: ReadonlyMap<bigint, Plant>,
+  updates: ReadonlyMap<bigint, string>,
   batch: string | undefined,
 ): AsyncGenerator<Result> {
   const plants: Plant[] = [];
@@ -287,11 +293,11 @@ async function* store(
   const repeats: Row[] = [];
   for (const row of rows) {
     const { plant, line } = row;
-    const expected = compared.get(plant.id);
+    const ifMatch = updates.get(plant.id);
     if (firsts.has(plant.id)) repeats.push(row);
     else {
-      if (expected === undefined) plants.push(plant);
-      else changes.push(Object.assign(plant, { ifMatch: etagOf(expected) }));
+      if (ifMatch === undefined) plants.push(plant);
+      else changes.push(Object.assign(plant, { ifMatch }));
       if (firsts.size < FIRSTS_MAX) firsts.set(plant.id, { line });
     }
   }
@@ -299,7 +305,7 @@ async function* store(
     const first = firsts.get(plant.id);
     if (first !== undefined) {
       first.isRefused = typeof outcome !== "string" || outcome === "kept";
-      if (outcome === "kept") first.plant = plant;
+      if (outcome === "kept") first.content = etagOf(plant);
     }
     return { plant, outcome };
   };
@@ -314,7 +320,7 @@ async function* store(
     const isContrary =
       outcome !== "created" &&
       ((outcome === "replayed") === first.isRefused ||
-        (first.plant !== undefined && !isSame(first.plant, plant)));
+        (first.content !== undefined && first.content !== etagOf(plant)));
     yield {
       plant,
       outcome: isContrary ? refuseTwice(first, repeats[index] as Row) : orKept(outcome),

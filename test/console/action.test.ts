@@ -4,33 +4,16 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import type { Plant } from "../../src/domain/plant.ts";
 import { until } from "../support/until.ts";
 import { openPage } from "./page.ts";
-
-type Write = (...given: readonly unknown[]) => Promise<unknown>;
-
-/** What these tests need of a service. Its own types do not go with those of a page. */
-interface Services {
-  readonly TEST_TOKEN: string;
-  readonly startShared: () => Promise<{
-    readonly url: string;
-    readonly findPlant: (id: bigint) => Promise<{ readonly tag: string | null } | undefined>;
-    readonly store: {
-      writePlants: Write;
-      readonly createPlants: (plants: readonly Plant[]) => Promise<unknown>;
-      readonly countPlants: (filter: object) => Promise<{ readonly count: number }>;
-      readonly listJobs: () => Promise<
-        readonly { readonly name: string; readonly state: string }[]
-      >;
-    };
-  }>;
-}
-const path = "../support/service.ts";
-const { TEST_TOKEN, startShared } = (await import(path)) as Services;
+import { startShared, TEST_TOKEN } from "./service.ts";
 
 const service = await startShared();
 openPage(`${service.url}/`);
 const { dropWork, resumeWork, startAction, work } = await import("../../console/state/action.ts");
 const { beginSession, endSession } = await import("../../console/state/session.ts");
 const { list } = await import("../../console/state/plants.ts");
+const { follow } = await import("../../console/state/route.ts");
+const { askAboutSelected, asked, select, selectAll, startAsked } =
+  await import("../../console/state/selection.ts");
 const { keep, recall } = await import("../../console/state/storage.ts");
 const { toasts } = await import("../../console/state/toasts.ts");
 
@@ -109,14 +92,14 @@ describe("an action on named plants", () => {
   });
 
   test("is as many jobs as its plants need, one after the other, and one undo", async () => {
-    const plants = await sow(2_500, "x".repeat(900));
+    const plants = await sow(1_300, "x".repeat(900));
     startAction({ kind: "tag", tag: "many" }, { plants }, plants.length);
-    await untilSaid("Changed 2,500 plants.");
-    expect((await store.countPlants({ tag: "many" })).count).toBe(2_500);
+    await untilSaid("Changed 1,300 plants.");
+    expect((await store.countPlants({ tag: "many" })).count).toBe(1_300);
     const jobs = await store.listJobs();
-    const { name = "" } = jobs.find((job) => job.name.startsWith("Tag 2,500 plants")) ?? {};
-    startAction({ kind: "undo", range: { batch: name } }, { plants: [] }, 2_500, `Undo: ${name}`);
-    await untilSaid("Undone: 2,500 plants.");
+    const { name = "" } = jobs.find((job) => job.name.startsWith("Tag 1,300 plants")) ?? {};
+    startAction({ kind: "undo", range: { batch: name } }, { plants: [] }, 1_300, `Undo: ${name}`);
+    await untilSaid("Undone: 1,300 plants.");
     expect((await store.countPlants({ tag: "many" })).count).toBe(0);
   });
 });
@@ -201,4 +184,36 @@ test("an undo skips what was changed since", async () => {
   const range = { batch: "Delete 2 plants today" };
   startAction({ kind: "undo", range }, { plants: [] }, 1, "Undo: Delete 2 plants today");
   await untilSaid("Undone: 1 plant. 1 skipped.");
+});
+
+describe("a question about all that match", () => {
+  const tasks = {
+    delete: { kind: "delete" },
+    tag: { kind: "tag", tag: "new" },
+    untag: { kind: "tag" },
+  } as const;
+  const endings = {
+    "the page shows another list": () => follow("#/plants?q=other"),
+    "the page shows another view": () => follow("#/changes"),
+    "one more plant is excepted": () => select(0, false),
+    "its person signs out": () => endSession("left"),
+  } as const;
+
+  for (const [name, task] of Object.entries(tasks))
+    for (const [why, end] of Object.entries(endings))
+      test(`ends when ${why}, and nothing is done: ${name}`, async () => {
+        await sow(101);
+        follow(`#/plants?q=${from.toString().slice(0, -4)}&order=desc`);
+        await list.value.loadMore();
+        selectAll(true);
+        askAboutSelected(task);
+        await until("it has its number", () => (asked.value?.found.value ?? 0) >= 101);
+        const question = asked.value;
+        end();
+        expect(asked.value).toBeUndefined();
+        // Its late answer is that of no question.
+        if (question !== undefined) startAsked(question);
+        expect(work.value).toBeUndefined();
+        expect((await store.countPlants({ q: `Rose ${from}` })).count).toBe(1);
+      });
 });

@@ -1,0 +1,24 @@
+/** The service, for tests with the types of a page: those of the service itself do not go with them. */
+
+import type { Plant } from "../../src/domain/plant.ts";
+
+type Write = (...given: readonly unknown[]) => Promise<unknown>;
+
+/** What these tests need of a service. Its own types do not go with those of a page. */
+interface Services {
+  readonly TEST_TOKEN: string;
+  readonly startShared: () => Promise<{
+    readonly url: string;
+    readonly findPlant: (id: bigint) => Promise<{ readonly tag: string | null } | undefined>;
+    readonly store: {
+      writePlants: Write;
+      readonly createPlants: (plants: readonly Plant[]) => Promise<unknown>;
+      readonly countPlants: (filter: object) => Promise<{ readonly count: number }>;
+      readonly listJobs: () => Promise<
+        readonly { readonly name: string; readonly state: string }[]
+      >;
+    };
+  }>;
+}
+const path = "../support/service.ts";
+export const { TEST_TOKEN, startShared } = (await import(path)) as Services;
