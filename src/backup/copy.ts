@@ -117,6 +117,11 @@ async function createFile<Facts>(
 
 /** One snapshot: the copy has every plant acknowledged before it began, and writes continue. */
 export function copyStore(from: string, to: string): StoreFacts {
+  copyInto(from, to);
+  return verifyStore(to, `The copy of ${from}`);
+}
+
+function copyInto(from: string, to: string): void {
   readStore(from, (db) => {
     getSchemaVersion(db, from);
     try {
@@ -128,7 +133,6 @@ export function copyStore(from: string, to: string): StoreFacts {
     }
   });
   syncFile(to);
-  return verifyStore(to, `The copy of ${from}`);
 }
 
 /** Standard input and output are copied through a folder of ours; any other folder was named by a person. */
@@ -146,7 +150,7 @@ export const TEMPORARY_PREFIX = "plantstore-copy-";
 /** Verifies a backup file, and makes a store of it that starts a new timeline. */
 export function copyBackup(from: string, to: string): StoreFacts {
   verifyStore(from);
-  copyStore(from, to);
+  copyInto(from, to);
   if (digestStore(from) !== digestStore(to))
     throw new StoreOpenError(`The copy of ${from} differs from it. Was it written to meanwhile?`);
   changeStore(to, (db) => startTimeline(db, 0));

@@ -31,29 +31,30 @@ interface Known {
 
 export class Lease {
   private readonly source: Source;
+  private readonly place: Place;
+  private readonly name: string;
   private known: Known | undefined;
 
-  constructor(source: Source) {
+  /** `before` is the one that this writer had in an earlier connection. */
+  constructor(source: Source, place: Place, store: string, before: Lease | undefined) {
     this.source = source;
-  }
-
-  /** A later start is a new one. */
-  forget(): void {
-    this.known = undefined;
+    this.place = place;
+    this.name = nameNote(store);
+    this.known = before?.known;
   }
 
   /** Call it before each write: rejects if another service has the lease by now. */
-  async hold(place: Place, store: string): Promise<void> {
+  async hold(): Promise<void> {
     const { known } = this;
     const freshMs = performance.now() - RENEW_MS;
     if (known?.isOwn === true && known.sinceMs > freshMs) {
       if (known.readMs > freshMs) return;
       // A server that ignores conditions lets another writer replace the note unseen.
       const readMs = performance.now();
-      const text = await place.readNote(nameNote(store));
+      const text = await this.place.readNote(this.name);
       if (text === known.text) return void (this.known = { ...known, readMs });
     }
-    await this.take(place, store);
+    await this.take();
   }
 
   /**
@@ -62,12 +63,12 @@ export class Lease {
    * earlier one on the same file at once; if that one still runs, it gives way. A writer without anything to write is
    * silent, and asks again before it writes. Resolves to the note that it found.
    */
-  async take(place: Place, store: string): Promise<Note> {
+  async take(): Promise<Note> {
+    const { place, known } = this;
     const nowMs = performance.now();
-    const { known } = this;
     const own = this.describeHolder();
     for (let tries = 0; tries < TAKES_MAX; tries++) {
-      const text = await place.readNote(nameNote(store));
+      const text = await place.readNote(this.name);
       const note = parseNote(text);
       const isSameFile = note.holder === own.holder || note.file === own.file;
       const isFree =
@@ -84,38 +85,33 @@ export class Lease {
           );
       }
       const taken = JSON.stringify({ ...note, ...own });
-      if (await this.replace(place, store, text, taken, nowMs)) return note;
+      if (await this.replace(text, taken, nowMs)) return note;
     }
     throw contested(place);
   }
 
   /** Writes what is in the place into the note. */
-  note(place: Place, store: string, facts: Note): Promise<void> {
-    return this.write(place, store, { ...this.describeHolder(), ...facts });
-  }
+  note = (facts: Note): Promise<void> => this.write({ ...this.describeHolder(), ...facts });
 
   /** The same, and another service may write at once. */
-  giveUp(place: Place, store: string, facts: Note): Promise<void> {
-    return this.write(place, store, facts);
-  }
+  giveUp = (facts: Note): Promise<void> => this.write(facts);
 
-  private async write(place: Place, store: string, note: Note): Promise<void> {
+  private async write(note: Note): Promise<void> {
+    await this.hold();
     const text = JSON.stringify(note);
-    if (await this.replace(place, store, this.known?.text, text)) return;
+    if (await this.replace(this.known?.text, text)) return;
     // It was removed, or another service took the lease: then this throws.
-    await this.take(place, store);
-    if (!(await this.replace(place, store, this.known?.text, text))) throw contested(place);
+    await this.take();
+    if (!(await this.replace(this.known?.text, text))) throw contested(this.place);
   }
 
   private async replace(
-    place: Place,
-    store: string,
     before: string | undefined,
     text: string,
     readMs = this.known?.readMs ?? Number.NEGATIVE_INFINITY,
   ): Promise<boolean> {
     const sinceMs = performance.now();
-    if (!(await place.writeNote(nameNote(store), text, before))) return false;
+    if (!(await this.place.writeNote(this.name, text, before))) return false;
     this.known = { text, isOwn: true, sinceMs, readMs };
     return true;
   }

@@ -84,6 +84,7 @@ interface OpenSegment {
 
 interface Link {
   readonly place: Place;
+  readonly lease: Lease;
   readonly owner: Owner;
   readonly journal: Journal;
   /** The last change in the place. */
@@ -105,7 +106,8 @@ interface Link {
 export class Appender {
   private readonly source: Source;
   private link: Link | undefined;
-  private readonly lease: Lease;
+  /** Of the connection, or of the last one. A later start is a new one. */
+  private lease: Lease | undefined;
   private checked: CheckPosition | undefined;
   /** Damage was found: names prove nothing. */
   private mustSurvey = false;
@@ -115,7 +117,6 @@ export class Appender {
   /** `open` is the place's own, unless a test lets it fail. */
   constructor(source: Source, open = openPlace) {
     this.source = source;
-    this.lease = new Lease(source);
     this.open = open;
   }
 
@@ -138,7 +139,7 @@ export class Appender {
           continue;
         }
         if (page.lines.length > 0) {
-          await this.lease.hold(link.place, link.owner.store);
+          await link.lease.hold();
           await this.write(link, page);
         }
         ({ hasMore } = page);
@@ -194,10 +195,9 @@ export class Appender {
     try {
       await this.closeSegment(link);
       // Another service may have taken the lease while there was nothing to write.
-      await this.lease.hold(link.place, link.owner.store);
-      await this.lease.giveUp(link.place, link.owner.store, this.describeShipped(link));
+      await link.lease.giveUp(this.describeShipped(link));
     } finally {
-      this.lease.forget();
+      this.lease = undefined;
       this.disconnect();
     }
   }
@@ -210,7 +210,8 @@ export class Appender {
       journal = openJournal(from);
       const { history } = journal;
       const owner = { label, store: identityOf(history) };
-      const { shipped, checked } = await this.lease.take(place, owner.store);
+      const lease = (this.lease = new Lease(this.source, place, owner.store, this.lease));
+      const { shipped, checked } = await lease.take();
       this.checked ??= checked;
       const prefix = `${prefixOfStaged(owner.store)}.`;
       await place.sweep(prefix, `${prefix}${instance}`);
@@ -227,6 +228,7 @@ export class Appender {
       const newest = findNewestCopy(survey.know().copies, history);
       const link: Link = {
         place,
+        lease,
         owner,
         journal,
         cursor,
@@ -322,8 +324,7 @@ export class Appender {
     const [shipped, cursors] = [describeShipped(link), JSON.stringify(link.journal.readCursors())];
     const isOlder = performance.now() - noted.sinceMs >= CURSORS_MS;
     if (shipped === noted.shipped && (cursors === noted.cursors || !isOlder)) return;
-    await this.lease.hold(link.place, link.owner.store);
-    await this.lease.note(link.place, link.owner.store, this.describeShipped(link));
+    await link.lease.note(this.describeShipped(link));
     link.noted = { shipped, cursors, sinceMs: performance.now() };
   }
 

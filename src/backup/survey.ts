@@ -82,15 +82,15 @@ export const identityOf = (history: readonly Timeline[]): string => history[0]?.
 export const readIdentity = (path: string): string =>
   readStore(path, (db) => identityOf(readHistory(db)));
 
-interface InspectedCopy extends Point {
-  readonly schema: number;
-  readonly history: readonly Timeline[];
-  readonly fault?: undefined;
+interface InspectedCopy {
+  readonly change?: number;
+  readonly schema?: number;
+  readonly history?: readonly Timeline[];
+  /** Then nothing else is known. */
+  readonly fault?: string | undefined;
 }
 
-type Broken = { readonly fault: string; readonly history?: undefined };
-
-function inspectCopy(path: string, copy: Copy): InspectedCopy | Broken {
+function inspectCopy(path: string, copy: Copy): InspectedCopy {
   const { digest } = copy;
   if (
     digest !== undefined &&
@@ -102,7 +102,7 @@ function inspectCopy(path: string, copy: Copy): InspectedCopy | Broken {
       const schema = getSchemaVersion(db, "it");
       const [fault] = digest === undefined ? findDamage(db, 1) : [];
       return fault === undefined
-        ? { schema, history: readHistory(db), ...readPoint(db) }
+        ? { schema, history: readHistory(db), change: readPoint(db).change }
         : { fault: `it is damaged: ${fault}` };
     });
   } catch (error) {
@@ -111,13 +111,11 @@ function inspectCopy(path: string, copy: Copy): InspectedCopy | Broken {
   }
 }
 
-/** Until a piece is read, its name is trusted. */
-const assumeCopy = (copy: Copy): KnownCopy => ({ ...copy, change: copy.change ?? 0 });
-
-const assumeSegment = (segment: Segment): KnownSegment => {
-  const [after = 0, last = after] = [segment.after, segment.last];
-  return { ...segment, after, runs: last > after ? [{ after, last }] : [], end: last };
-};
+const assume = ({ after = 0, last = after }: Segment) => ({
+  header: undefined,
+  runs: last > after ? [{ after, last }] : [],
+  end: last,
+});
 
 /** Segments that are downloaded at once. */
 const TOGETHER = 4;
@@ -146,7 +144,7 @@ export class Survey {
   readonly note: Note;
   /** The numbers of later timelines that have pieces, and none that can be read. */
   readonly unreadable: number[] = [];
-  readonly knownCopies = new Map<string, InspectedCopy | Broken>();
+  readonly knownCopies = new Map<string, InspectedCopy>();
   readonly knownSegments = new Map<string, InspectedSegment>();
 
   constructor(
@@ -202,7 +200,7 @@ export class Survey {
     return found;
   }
 
-  async readCopy(copy: Copy): Promise<InspectedCopy | Broken> {
+  async readCopy(copy: Copy): Promise<InspectedCopy> {
     const known = this.knownCopies.get(copy.name);
     if (known !== undefined) return known;
     const found = inspectCopy(await this.place.fetch(copy.name), copy);
@@ -273,20 +271,21 @@ export class Survey {
     return undefined;
   }
 
-  /** What is known now: what was read, and else what the names say. */
+  /** What is known now. Until a piece is read, its name is trusted. */
   know(): Known {
     return {
       copies: this.copies.map((copy) => {
-        const found = this.knownCopies.get(copy.name);
-        if (found === undefined) return assumeCopy(copy);
-        if (found.fault !== undefined) return { ...assumeCopy(copy), fault: found.fault };
-        const timelineId = isOld(copy) ? undefined : found.history.at(-1)?.id;
-        return { ...copy, change: found.change, schema: found.schema, timelineId };
+        const {
+          change = copy.change ?? 0,
+          schema,
+          history,
+          fault,
+        } = this.knownCopies.get(copy.name) ?? {};
+        const timelineId = isOld(copy) ? undefined : history?.at(-1)?.id;
+        return { ...copy, change, schema, timelineId, fault };
       }),
       segments: this.segments.map((segment) => {
-        const found = this.knownSegments.get(segment.name);
-        if (found === undefined) return assumeSegment(segment);
-        const { header, runs, end } = found;
+        const { header, runs, end } = this.knownSegments.get(segment.name) ?? assume(segment);
         const after = segment.after ?? runs[0]?.after ?? 0;
         // Without its header a segment may still be replayed: every record is checked by itself.
         const timelineId = header?.timelines.at(-1)?.id;

@@ -1694,9 +1694,15 @@ describe("backups of version 1.0", () => {
     const restored = await at.restore();
     expect(restored).toMatchObject({ missing: [], timeline: 0, reached: { change: last + 5 } });
     expect(restored.ids).toContain(7n);
-    // It gets its identity at the next start.
-    await using store = await openStoreAt(`sqlite:${restored.to}`);
-    await store.createPlant({ id: 8n, name: "after the upgrade", tag: undefined });
+    // It gets its identity at the next start, and its new backups are chosen unless the old ones are named.
+    renameSync(restored.to, `${at.folder}/plants.db`);
+    const backed = await openBacked(at);
+    await backed.create(8n, "after the upgrade");
+    await backed.append();
+    await backed.copy();
+    expect((await at.restore()).ids).toContain(8n);
+    const old = await at.restore({ store: "plants" });
+    expect(old).toMatchObject({ missing: [], ids: restored.ids });
     expect(await runCommand(["backup", "list", at.place])).toMatchObject({
       exitCode: 0,
       stdout: expect.stringContaining("of version 1.0"),
