@@ -1,6 +1,7 @@
 /** The catalogue, the description and the service say the same. */
 
 import { describe, expect, test } from "bun:test";
+import { Glob } from "bun";
 import { createConfig, lintFromString } from "@redocly/openapi-core";
 import { Spectral } from "@stoplight/spectral-core";
 import { oas } from "@stoplight/spectral-rulesets";
@@ -64,6 +65,13 @@ describe("the description", () => {
     );
     for (const [name, { code }] of Object.entries(catalogue))
       expect(description.info.description).toContain(`${code} ${name}`);
+  });
+
+  test("has no error that no test receives", async () => {
+    const files = [...new Glob("**/*.test.ts").scanSync(`${import.meta.dir}/..`)];
+    const texts = files.map((file) => Bun.file(`${import.meta.dir}/../${file}`).text());
+    const words = new Set((await Promise.all(texts)).join("\n").match(/\w+/g));
+    expect(Object.keys(catalogue).filter((name) => !words.has(name))).toEqual([]);
   });
 
   test("has every route and method of the service", () => {
