@@ -12,7 +12,14 @@ import { StoreOpenError } from "../domain/errors.ts";
 import { isSameState, type Plant } from "../domain/plant.ts";
 import { findRecordEntry, JournalBlock, parseBlock, type RecordEntry } from "../store/journal.ts";
 import { type PlantRow, toPlant } from "../store/reads.ts";
-import { type Cursors, sealOf, type Segment, type Timeline } from "./names.ts";
+import {
+  type Cursors,
+  joinSpans,
+  sealOf,
+  type Segment,
+  type Span,
+  type Timeline,
+} from "./names.ts";
 import type { Run, Step } from "./plan.ts";
 
 export interface Header {
@@ -122,8 +129,8 @@ export interface InspectedSegment {
   readonly isTorn: boolean;
   /** Its last line is damaged or incomplete, so it may have held further changes. */
   readonly isEndUnknown: boolean;
-  readonly firstAtMs: number | undefined;
-  readonly lastAtMs: number | undefined;
+  /** Of its changes, to the millisecond. */
+  readonly span: Span | undefined;
 }
 
 /** Reads a whole segment. It never throws because of damage. */
@@ -135,7 +142,7 @@ export function inspectSegment(file: string, segment: Segment): InspectedSegment
   // An empty file has lost its header.
   let [isTorn, isEnded, isEndUnknown] = [false, false, true];
   let [count, lost] = [0, 0];
-  let [firstAtMs, lastAtMs, end] = [] as (number | undefined)[];
+  let [end, span] = [] as [end?: number, span?: Span];
   for (const { line, offset, isTorn: isCut } of readLines(file, segment)) {
     isTorn = isCut;
     isEndUnknown = line === undefined || isCut;
@@ -161,13 +168,12 @@ export function inspectSegment(file: string, segment: Segment): InspectedSegment
         continue;
       }
       end = line.last;
-      firstAtMs ??= line.at;
-      lastAtMs = line.at;
+      span = joinSpans(span, { fromMs: line.at, toMs: line.at });
     }
   }
   end = Math.max(end ?? header?.after ?? 0, last ?? 0);
   if (last !== undefined && !isEnded) faults.push("its end is missing");
-  return { header, runs, end, faults, isTorn, isEndUnknown, firstAtMs, lastAtMs };
+  return { header, runs, end, faults, isTorn, isEndUnknown, span };
 }
 
 /** A block as the journal has it. */

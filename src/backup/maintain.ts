@@ -169,10 +169,11 @@ async function proveIn(place: Place, task: ProveTask): Promise<Proof> {
 }
 
 /** A piece that is lost is in no list: what it held is missing on the way to a change. */
-const findHole = (way: Plan | undefined, change: number): readonly Damage[] =>
-  way === undefined || way.reached >= change
-    ? []
-    : [{ name: `the changes after ${way.reached}`, faults: ["no whole piece has them"] }];
+function findHole(way: Plan | undefined, change: number): readonly Damage[] {
+  const reached = way?.reached ?? 0;
+  if (reached >= change) return [];
+  return [{ name: `the changes after ${reached}`, faults: ["no whole piece has them"] }];
+}
 
 /** The pieces of a store that is running, with its own history. */
 async function openOwn(place: Place, from: string): Promise<Survey> {

@@ -93,34 +93,19 @@ async function listStore(place: Place, found: FoundStore): Promise<ListedStore> 
 function describePieces(survey: Survey): readonly ListedPiece[] {
   const faults = new Map(survey.listDamage().map((damage) => [damage.name, damage.faults]));
   const { copies, segments } = survey.know();
-  const stateOf = (name: string, usual: string): string => faults.get(name)?.join("; ") ?? usual;
+  const isRead = (name: string): boolean =>
+    survey.knownCopies.has(name) || survey.knownSegments.has(name);
+  const stateOf = (name: string): string =>
+    faults.get(name)?.join("; ") ?? (isRead(name) ? "whole" : "not read");
   return [
-    ...copies.map(({ name, timeline, change, atMs, bytes }): ListedPiece => ({
-      name,
-      kind: "copy",
-      timeline,
-      first: change,
-      last: change,
-      fromMs: atMs,
-      toMs: atMs,
-      bytes,
-      state: stateOf(name, survey.knownCopies.has(name) ? "whole" : "not read"),
-    })),
+    ...copies.map(({ name, timeline, change, atMs, bytes }): ListedPiece => {
+      const of = { first: change, last: change, fromMs: atMs, toMs: atMs };
+      return { name, kind: "copy", timeline, ...of, bytes, state: stateOf(name) };
+    }),
     ...segments.map(({ name, timeline, after, end, last, bytes, span }): ListedPiece => {
-      const known = survey.knownSegments.get(name);
-      const { firstAtMs = span?.fromMs, lastAtMs = span?.toMs } = known ?? {};
-      const usual = last === undefined ? "open" : known === undefined ? "not read" : "whole";
-      return {
-        name,
-        kind: "segment",
-        timeline,
-        first: Math.min(after + 1, end),
-        last: end,
-        fromMs: firstAtMs,
-        toMs: lastAtMs,
-        bytes,
-        state: stateOf(name, usual),
-      };
+      const of = { first: Math.min(after + 1, end), last: end, fromMs: undefined, toMs: undefined };
+      const state = last === undefined && !faults.has(name) ? "open" : stateOf(name);
+      return { name, kind: "segment", timeline, ...of, ...span, bytes, state };
     }),
   ].toSorted(
     (one, other) =>

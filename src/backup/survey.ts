@@ -111,8 +111,9 @@ function inspectCopy(path: string, copy: Copy): InspectedCopy {
   }
 }
 
-const assume = ({ after = 0, last = after }: Segment) => ({
+const assume = ({ after = 0, last = after, span }: Segment) => ({
   header: undefined,
+  span,
   runs: last > after ? [{ after, last }] : [],
   end: last,
 });
@@ -285,11 +286,12 @@ export class Survey {
         return { ...copy, change, schema, timelineId, fault };
       }),
       segments: this.segments.map((segment) => {
-        const { header, runs, end } = this.knownSegments.get(segment.name) ?? assume(segment);
+        const known = this.knownSegments.get(segment.name) ?? assume(segment);
+        const { header, runs, end, span = segment.span } = known;
         const after = segment.after ?? runs[0]?.after ?? 0;
         // Without its header a segment may still be replayed: every record is checked by itself.
         const timelineId = header?.timelines.at(-1)?.id;
-        return { ...segment, after, runs, end, schema: header?.schema, timelineId };
+        return { ...segment, after, runs, end, span, schema: header?.schema, timelineId };
       }),
     };
   }

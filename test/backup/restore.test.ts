@@ -1236,6 +1236,22 @@ describe("the appender", () => {
     expect(rest.after).not.toBe(found.after);
   });
 
+  test.each([
+    ["a segment", ".changes"],
+    ["every copy", ".db"],
+  ])("%s that is lost is missed by names, unless nothing leads to the change", async (_, lost) => {
+    const { source, create, append, list } = await makeScene(openBucket);
+    await create(2n);
+    const { change } = await append();
+    const task = { ...source, after: "", share: 0 };
+    expect(await check({ ...task, change })).toMatchObject({ damage: [] });
+    rmSync(list(lost).at(-1) ?? "");
+    expect((await check({ ...task, change })).damage).toEqual([
+      { name: expect.stringMatching(/^the changes after \d+$/), faults: expect.any(Array) },
+    ]);
+    expect(await check({ ...task, change: undefined })).toMatchObject({ damage: [] });
+  });
+
   test("how far the search for rot is, is noted with changes and at a stop", async () => {
     const { source, create, append, appender } = await makeScene();
     const [one, other] = [
