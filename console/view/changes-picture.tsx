@@ -6,9 +6,9 @@ import { useRef } from "preact/hooks";
 import type { ChangeFilter } from "../state/route.ts";
 import { INTERVAL, startOf } from "../state/spans.ts";
 import { t } from "../text/text.ts";
+import { useCounts } from "./counts.ts";
 import { explainHistory } from "./history.tsx";
 import { Picture, type Range } from "./picture.tsx";
-import { useCounts } from "./read.ts";
 
 interface ChangesPictureProps {
   readonly filter: ChangeFilter;

@@ -38,9 +38,10 @@ import {
 import { en } from "../text/en.ts";
 import { fill, locale, plural, pluralInEnglish, t } from "../text/text.ts";
 import { Blank, Button, Notice, Table, type TableRow } from "./controls.tsx";
+import { useCounts } from "./counts.ts";
 import { describeCounts, explainHistory, toPlant, Version } from "./history.tsx";
 import { later } from "./later.tsx";
-import { useCounts, useLater } from "./read.ts";
+import { useLater } from "./read.ts";
 
 const PAGE_LENGTH = 100;
 /** Past this many lines, new changes are not added. */

@@ -18,10 +18,11 @@ import { isManager, may } from "../state/session.ts";
 import { INTERVAL, type Span, startOf } from "../state/spans.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { Button, Icon, Notice, Table } from "./controls.tsx";
+import { useCounts } from "./counts.ts";
 import { NoPlants } from "./empty-states.tsx";
 import { explainHistory } from "./history.tsx";
 import { Picture, type Range } from "./picture.tsx";
-import { POLL, useCounts, useRead } from "./read.ts";
+import { POLL, useRead } from "./read.ts";
 
 export function OverviewView(): JSX.Element {
   return (

@@ -2,11 +2,6 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { arrived } from "../state/feed.ts";
-import type { Change, ChangeCount, ChangeCountQuery } from "../../client/client.ts";
-import { countChanges } from "../api/changes.ts";
-import { addArrived } from "../state/journal.ts";
-import type { ChangeFilter } from "../state/route.ts";
 
 /** Debounce: runs after the delay, again when an input changes. The signal aborts the earlier run. */
 export function useLater(
@@ -88,31 +83,4 @@ export function useRead<Answer>(
       if (now.answer !== undefined) state.value = { ...now, answer: change(now.answer) };
     },
   };
-}
-
-/** Counts that stay true while changes arrive, also those that arrive during the count. */
-export function useCounts(
-  filter: ChangeFilter,
-  {
-    pagesMax,
-    ...query
-  }: Pick<ChangeCountQuery, "group" | "every"> & { readonly pagesMax?: number },
-  inputs: readonly unknown[] = [],
-) {
-  const { type, id: _, ...range } = filter;
-  const early = useRef<readonly Change[]>(undefined);
-  const read = async (ended: AbortSignal): Promise<readonly ChangeCount[]> => {
-    early.current = [];
-    const wanted = { ...range, types: type && [type], ...query };
-    const counts = await countChanges(wanted, ended, pagesMax);
-    const all = addArrived(counts, early.current, filter, query);
-    early.current = undefined;
-    return all;
-  };
-  const counts = useRead(read, inputs);
-  useEffect(() => {
-    early.current &&= [...early.current, ...arrived.value];
-    counts.update((known) => addArrived(known, arrived.value, filter, query));
-  }, [arrived.value]);
-  return counts;
 }
