@@ -1,7 +1,7 @@
 /** Whose address counts behind proxies, and which networks an address is in. */
 
 import { expect, test } from "bun:test";
-import { familyOf, isIn } from "../src/address.ts";
+import { familyOf, isHost, isIn } from "../src/address.ts";
 import { findClientAddress } from "../src/http/proxies.ts";
 
 test("an address is in a network, or is one of the addresses", () => {
@@ -10,6 +10,12 @@ test("an address is in a network, or is one of the addresses", () => {
   const outside = ["11.0.0.1", "192.0.2.2", "2001:db9::1", "::2", ""];
   expect([...inside, ...outside].filter((address) => isIn(networks, address))).toEqual(inside);
   expect(["::1", "10.0.0.1", "10.0.0", "x"].map(familyOf)).toEqual([6, 4, 0, 0]);
+});
+
+test("a host is a name or an address, without a port, a zone or a path", () => {
+  const hosts = ["::1", "fe80::1", "0.0.0.0", "localhost", "plants.lan.", "my_host-2", "a.b1"];
+  const others = ["", "fe80::1%eth0", "[::1]", "::1:x", "1.2.3", "1.2.3.256", "-a", "a..b", "a/b"];
+  expect([...hosts, ...others, `${"a".repeat(64)}.b`].filter(isHost)).toEqual(hosts);
 });
 
 const trusted = ["10.0.0.0/8", "::1"];

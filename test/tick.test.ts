@@ -2,7 +2,15 @@
 
 import { expect, test } from "bun:test";
 import { rejectionOf } from "./support/expect.ts";
-import { endOfTick, FLUSH_REQUESTS, flushOverdue, pause, within } from "../src/tick.ts";
+import {
+  endOfTick,
+  FLUSH_REQUESTS,
+  flushOverdue,
+  pause,
+  shareClock,
+  sharedNow,
+  within,
+} from "../src/tick.ts";
 
 /** As many requests arrive at this time as make a flush. */
 function arrive(nowMs: number): void {
@@ -77,4 +85,21 @@ test("within a time that ends, or with a signal that aborts, there is no result"
   expect(await over).toBeUndefined();
   // It had aborted before.
   expect(await within(3_600_000, never, ending.signal)).toBeUndefined();
+});
+
+test("the clock of another thread is as near as the shortest round to it", async () => {
+  const SLOW_MS = 50;
+  const startedAtMs = performance.now();
+  let rounds = 0;
+  let origin: unknown;
+  await shareClock(async ({ clock }) => {
+    if (clock !== "read") return (origin = clock);
+    const threadMs = performance.now() - startedAtMs;
+    if (rounds++ === 0) await pause(SLOW_MS);
+    return threadMs;
+  });
+  expect(rounds).toBeGreaterThan(1);
+  const aheadMs = Number(origin) + (performance.now() - startedAtMs) - sharedNow();
+  // The first round would put it ahead by its wait.
+  expect(aheadMs).toBeWithin(-1, SLOW_MS);
 });

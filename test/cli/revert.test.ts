@@ -2,7 +2,7 @@
 
 import { expect, test } from "bun:test";
 import { type Finished, runCommand, runOnTerminal } from "../support/command.ts";
-import { makeWorkplace } from "../support/folder.ts";
+import { lines, makeWorkplace } from "../support/folder.ts";
 import { startService, TEST_TOKEN } from "../support/service.ts";
 import { readPlants } from "../support/stores.ts";
 
@@ -57,6 +57,21 @@ test("revert takes changes back through a service, and lists what was changed si
     "plantstore: plant 3: The plant was changed since; it was left as it is.\n",
   ]);
   expect((await service.readPlants()).map(({ id }) => id)).toEqual([1n, 2n, 3n]);
+});
+
+test("revert lists the first ten plants that were changed since, and how many more there are", async () => {
+  using at = makeWorkplace({ "many.ndjson": lines(1, 12) });
+  const { stderr } = await at.run("import", "many.ndjson");
+  const [, batch = ""] = /--batch '([^']+)'/.exec(stderr) ?? [];
+  await at.run("change", "--all", "--set-tag", "since", "--yes");
+  const done = await at.run("revert", "--batch", batch, "--yes");
+  const left = (id: number): string =>
+    `plantstore: plant ${id}: The plant was changed since; it was left as it is.\n`;
+  const ids = Array.from({ length: 10 }, (_, index) => index + 1);
+  expect([done.exitCode, done.stderr]).toEqual([
+    3,
+    `${ids.map(left).join("")}plantstore: … and 2 more\n`,
+  ]);
 });
 
 test("revert refuses flags that it does not understand", async () => {

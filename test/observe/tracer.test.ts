@@ -94,6 +94,18 @@ describe("a sampler", () => {
   });
 });
 
+test("a request has at most 64 spans of its writes", async () => {
+  using collector = startCollector();
+  const tracer = openTracer({ OTEL_EXPORTER_OTLP_ENDPOINT: collector.url });
+  const request = tracer.startRequest(new Headers(), performance.now());
+  for (let writes = 0; writes < 65; writes++)
+    tracer.noteWait(request?.trace ?? "", performance.now(), performance.now(), undefined);
+  request?.describe("POST /plants/batch", {}, false);
+  request?.end();
+  await tracer.close();
+  expect(tracer.counted()).toEqual({ exported: 64 + 1, dropped: 0 });
+});
+
 describe("a collector that", () => {
   test.each([
     [
