@@ -8,7 +8,6 @@ import { findInt64 } from "../../src/domain/json.ts";
 import { isSame, type Plant } from "../../src/domain/plant.ts";
 import { comparePositions, findCursor, formatCursor, positionOf } from "../../src/domain/sort.ts";
 import type { ListFilter, TimedPlant } from "../api/plants.ts";
-import type { Selection } from "./subject.ts";
 
 const FIRST_PAGE_LENGTH = 100;
 const PAGE_LENGTH = 500;
@@ -17,6 +16,14 @@ const PLACE_ROWS_MAX = 20_000;
 /** Of rows that nobody has seen. */
 const ROWS_BELOW_MAX = 2_000;
 const GONE_MAX = 1_000;
+
+/** Either these plants, or all that match the filter except these. */
+export interface Selection {
+  readonly isAll: boolean;
+  readonly ids: ReadonlySet<bigint>;
+  /** The plant that was selected last, by id because indexes shift. */
+  readonly last?: bigint;
+}
 
 type Compare = (one: TimedPlant, other: TimedPlant) => number;
 

@@ -7,18 +7,12 @@ import { fill, join, t } from "../text/text.ts";
 import { isExcludedByUrl, patchOf, startAction, type Task, type Work } from "./action.ts";
 import { arrived, hasHistory } from "./feed.ts";
 import { quote } from "./format.ts";
+import type { Selection } from "./plant-list.ts";
 import { list } from "./plants.ts";
 import { OpenQuestion, Question } from "./question.ts";
 import { route } from "./route.ts";
 import { token } from "./session.ts";
-import {
-  capture,
-  keepUnchanged,
-  readSubject,
-  type Selection,
-  type Subject,
-  toBulkFilter,
-} from "./subject.ts";
+import { capture, keepUnchanged, readSubject, type Subject, toBulkFilter } from "./subject.ts";
 import { toast } from "./toasts.ts";
 
 /** Each list has its own selection. */

@@ -4,15 +4,7 @@ import type { BulkFilter, Change, Client } from "../../client/client.ts";
 import { createFilter, narrows, pickFilter } from "../../src/domain/filter.ts";
 import { isSame, type Plant } from "../../src/domain/plant.ts";
 import type { ListFilter, TimedPlant } from "../api/plants.ts";
-import { sortAll } from "./plant-list.ts";
-
-/** Either these plants, or all that match the filter except these. */
-export interface Selection {
-  readonly isAll: boolean;
-  readonly ids: ReadonlySet<bigint>;
-  /** The plant that was selected last, by id because indexes shift. */
-  readonly last?: bigint;
-}
+import { type Selection, sortAll } from "./plant-list.ts";
 
 /** What an action is about. */
 export interface Subject {

@@ -2,7 +2,8 @@
 
 import { setPriority } from "node:os";
 import { onMessage, runThread, toFailed } from "../thread.ts";
-import { Appender, type Source } from "./ship.ts";
+import type { Source } from "./place.ts";
+import { Appender } from "./ship.ts";
 import { copyBackup, copyStore } from "./copy.ts";
 import { backUp, check, prove, prune } from "./maintain.ts";
 import type { CheckPosition } from "./names.ts";

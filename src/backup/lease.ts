@@ -9,9 +9,8 @@ import { hostname } from "node:os";
 import { resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
 import { nameNote, type Note, parseNote } from "./names.ts";
-import type { Place } from "./place.ts";
+import type { Place, Source } from "./place.ts";
 import { hasEnded, nameProcess, readBoot } from "./scratch.ts";
-import type { Source } from "./ship.ts";
 
 /** A writer that writes renews its lease this often, and loses it after three times as long. */
 const RENEW_MS = 20_000;

@@ -14,7 +14,7 @@ import {
   prefixOfStaged,
   sealOf,
 } from "./names.ts";
-import { digestFile, openPlace, type Place, withPlace } from "./place.ts";
+import { digestFile, openPlace, type Place, type Source, withPlace } from "./place.ts";
 import {
   choosePlan,
   compareCopies,
@@ -26,7 +26,6 @@ import {
   type Retention,
 } from "./plan.ts";
 import { describePiece, rebuild } from "./restore.ts";
-import type { Source } from "./ship.ts";
 import { inspectSegment, isWhole, joinSegments } from "./log.ts";
 import {
   type Damage,

@@ -24,6 +24,17 @@ import { syncFile } from "../descriptor.ts";
 import { companions } from "../store/sqlite/database.ts";
 import { isPacked, openScratch, pack, unpack } from "./scratch.ts";
 
+/** A store, and the place of its backups. */
+export interface Source {
+  /** The file of the store. */
+  readonly from: string;
+  /** A folder or a bucket. */
+  readonly to: string;
+  readonly label: string;
+  /** Random, for this run of the service. */
+  readonly instance: string;
+}
+
 export interface FoundFile {
   readonly name: string;
   readonly bytes: number;

@@ -24,7 +24,7 @@ import {
   type Span,
   type Timeline,
 } from "./names.ts";
-import { growFile, type GrowingFile, openPlace, type Place } from "./place.ts";
+import { growFile, type GrowingFile, openPlace, type Place, type Source } from "./place.ts";
 import {
   choosePlan,
   findNewestCopy,
@@ -35,17 +35,6 @@ import {
   type Standing,
 } from "./plan.ts";
 import { identityOf, listPieces, Survey } from "./survey.ts";
-
-/** A store, and the place of its backups. */
-export interface Source {
-  /** The file of the store. */
-  readonly from: string;
-  /** A folder or a bucket. */
-  readonly to: string;
-  readonly label: string;
-  /** Random, for this run of the service. */
-  readonly instance: string;
-}
 
 export type Appended = Reached | Fork;
 
