@@ -125,14 +125,13 @@ export function toStream(
     clearTimeout(unbegun);
     exchange.hold(bytesKept);
     packer?.hold(true);
-    const header = request.headers.get("authorization") ?? "";
     const onInvalid = (refusal: Refusal): void => {
       // Called again if the stream has not ended. A client that does not read is cut off. One that is waiting still
       // gets the last piece.
       if (ending.signal.aborted && !isMaking) service.limitIdle(request, CUT_SECONDS);
       ending.abort(refusal);
     };
-    unwatch = service.authenticator.watch({ header, onInvalid });
+    unwatch = service.authenticator.watch({ header: exchange.authorization, onInvalid });
   };
   const end = (failure?: string): void => {
     clearTimeout(unread);
