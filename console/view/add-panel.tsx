@@ -143,7 +143,7 @@ export function AddPanel(): JSX.Element {
   const isJudged = useSignal(false);
   const { isBusy, trouble, run } = useTask();
   const exactId = isRounded(id) ? undefined : findInt64(id.trim());
-  const faults = findFaults(exactId, name, tag, limits);
+  const faults = findFaults(exactId, name, tag, limits) ?? {};
   const takenBy = useLookUp(exactId, (stopped) => findTaken(exactId ?? 0n, stopped));
   const namesake = useLookUp(name || undefined, (stopped) => findNamesake(name, stopped));
   useReminder(isBusy);

@@ -234,7 +234,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       : findDoubt(String(id), draft.name);
   const submit = (edited: Draft, isSure: boolean): void => {
     if (!isTouched) return discard();
-    if (Object.keys(findFaults(id, edited.name, edited.tag, limits)).length > 0) return undefined;
+    if (findFaults(id, edited.name, edited.tag, limits) !== undefined) return undefined;
     askedName.value = doubt === undefined || isSure ? undefined : edited.name;
     // Typing replaces the name. Enter does not answer.
     if (askedName.value !== undefined) return selectField(document.querySelector("#edit-name"));

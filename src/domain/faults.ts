@@ -181,21 +181,23 @@ export function findFault(
 
 export type Faults = Partial<Record<PlantField, PlantFault>>;
 
+/** Undefined without any. */
+export function toFaults(id?: PlantFault, name?: PlantFault, tag?: PlantFault): Faults | undefined {
+  if (id === undefined && name === undefined && tag === undefined) return undefined;
+  return { ...(id && { id }), ...(name && { name }), ...(tag && { tag }) };
+}
+
 /** Every create comes here twice. A tag may be undefined. */
 export function findFaults(
   id: unknown,
   name: unknown,
   tag: unknown,
   limits: PlantLimits | undefined,
-): Faults {
-  const faults: Faults = {};
+): Faults | undefined {
   const ofId = findFault("id", id, limits);
   const ofName = findFault("name", name, limits);
   const ofTag = tag === undefined ? undefined : findFault("tag", tag, limits);
-  if (ofId !== undefined) faults.id = ofId;
-  if (ofName !== undefined) faults.name = ofName;
-  if (ofTag !== undefined) faults.tag = ofTag;
-  return faults;
+  return toFaults(ofId, ofName, ofTag);
 }
 
 /** What was expected, in English. */

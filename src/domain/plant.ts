@@ -39,8 +39,7 @@ export type Members = Readonly<
 /** Every write of a plant passes here, whichever way it came in. */
 export function refusePlant({ id, name, tag }: Plant, limits: PlantLimits): Refusal | undefined {
   const faults = findFaults(id, name, tag, limits);
-  for (const _ in faults) return refuseFaults(faults, { name, tag }, String(id));
-  return undefined;
+  return faults && refuseFaults(faults, { name, tag }, String(id));
 }
 
 /** Parses a NewPlant. Throws a Refusal that names every fault. */
@@ -67,13 +66,12 @@ export function parseReplacement(text: string, id: bigint): Plant {
 /** Parses a plant from the cells of a spreadsheet row. Says every fault in words. An undefined name is missing. */
 export function parseTexts(id: string, name: string | undefined, tag: string | undefined): Plant {
   const exactId = isRounded(id) ? undefined : findInt64(id.trim());
-  const { id: idFault, ...others } = findFaults(exactId, name, tag, undefined);
-  if (idFault === undefined && others.name === undefined && others.tag === undefined)
-    return { id: exactId, name, tag } as Plant;
+  const found = findFaults(exactId, name, tag, undefined);
+  if (found === undefined) return { id: exactId, name, tag } as Plant;
   const faults: (Fault | undefined)[] = [
-    idFault && explainId(id.trim()),
-    name === undefined ? createFault("nameMissing") : others.name,
-    others.tag,
+    found.id && explainId(id.trim()),
+    name === undefined ? createFault("nameMissing") : found.name,
+    found.tag,
   ];
   throw refuseRow(...faults.filter((fault) => fault !== undefined));
 }
@@ -110,14 +108,12 @@ export function readId(text: string, { id }: Members): { id: bigint | undefined;
 /** `idText` is the id as received. `idFault` is a fault that the rules do not cover. */
 function toPlant(id: bigint | undefined, { name, tag }: Members, idText: string, idFault?: string) {
   const faults = findFaults(id, name, tag, undefined);
-  // Not Object.keys: every create comes here.
-  for (const _ in faults) throw refuseFaults(faults, { name, tag }, idText, idFault);
-  if (idFault !== undefined) throw refuseFaults(faults, { name, tag }, idText, idFault);
-  return { id, name, tag } as Plant;
+  if (faults === undefined && idFault === undefined) return { id, name, tag } as Plant;
+  throw refuseFaults(faults, { name, tag }, idText, idFault);
 }
 
 export function refuseFaults(
-  faults: Faults,
+  faults: Faults = {},
   { name, tag }: Members,
   idText: string,
   idFault?: string,

@@ -3,7 +3,7 @@
 import type { Writer } from "./change.ts";
 import { Refusal } from "./errors.ts";
 import { type Condition, findEntityTags } from "./entity-tag.ts";
-import { contentRule, type Faults, findFault, findFaults, type PlantLimits } from "./faults.ts";
+import { contentRule, findFault, findFaults, type PlantLimits, toFaults } from "./faults.ts";
 import { describe, isObject, parseJson } from "./json.ts";
 import { applyRules, joinFaults } from "./members.ts";
 import { parseObject, type Plant, readId, refuseFaults, refusePlant, toNewPlant } from "./plant.ts";
@@ -140,18 +140,13 @@ export function parsePatch(value: unknown): Patch {
   return value;
 }
 
-/** What it leaves alone was judged when it was stored. */
-function findPatchFaults({ name, tag }: Patch, limits: PlantLimits): Faults {
+/** Why each plant would be refused that gets this. What it leaves alone was judged when it was stored. */
+export function refusePatch(patch: Patch, limits: PlantLimits): Refusal | undefined {
+  const { name, tag } = patch;
   const ofName = name === undefined ? undefined : findFault("name", name, limits);
   const ofTag = (tag ?? undefined) === undefined ? undefined : findFault("tag", tag, limits);
-  return { ...(ofName && { name: ofName }), ...(ofTag && { tag: ofTag }) };
-}
-
-/** Why each plant would be refused that gets this. */
-export function refusePatch(patch: Patch, limits: PlantLimits): Refusal | undefined {
-  const faults = findPatchFaults(patch, limits);
-  for (const _ in faults) return refuseFaults(faults, patch, "");
-  return undefined;
+  const faults = toFaults(undefined, ofName, ofTag);
+  return faults && refuseFaults(faults, patch, "");
 }
 
 /** Every write passes here, in the store and in dry runs, whichever way it came in. */
