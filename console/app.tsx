@@ -2,7 +2,7 @@ import { effect, untracked } from "@preact/signals";
 import { render } from "preact";
 import { listenForFiles } from "./import/arrivals.ts";
 import { chooseAnother } from "./import/state.ts";
-import { startStatus } from "./import/status.tsx";
+import { startStatus } from "./import/status.ts";
 import { startFeed } from "./state/feed.ts";
 import { dropWork, resumeWork } from "./state/action.ts";
 import { forgetTrail, theme } from "./state/storage.ts";

@@ -3,7 +3,8 @@
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { isLost, recoveries } from "../api/service.ts";
-import { ImportStatus } from "../import/status.tsx";
+import { current, isImporting } from "../import/state.ts";
+import { elsewhere } from "../import/status.ts";
 import { UndoDialog } from "../import/undo.tsx";
 import { describeScopes, formatCount, formatTime } from "../state/format.ts";
 import { linkTo, openPlant, route } from "../state/route.ts";
@@ -96,6 +97,33 @@ function Inside(): JSX.Element {
         {announcement.value}
       </div>
     </div>
+  );
+}
+
+/** A running import, on every page and in every tab of the same person. */
+function ImportStatus(): JSX.Element | null {
+  const now = current.value;
+  const own =
+    isImporting.value && now !== undefined
+      ? { file: now.file.name, done: now.done ?? 0 }
+      : undefined;
+  if (own !== undefined && route.value.view === "import") return null;
+  const shown = own ?? elsewhere.value;
+  if (shown === undefined) return null;
+  const text = fill(t.imports.importing, {
+    file: shown.file,
+    percent: Math.floor(shown.done * 100),
+  });
+  return (
+    <section class="running" aria-label={t.imports.import}>
+      <span class="cut">{text}</span>
+      <progress value={shown.done} aria-label={fill(t.imports.importOf, { file: shown.file })} />
+      {own === undefined ? (
+        <span class="faint">{t.imports.elsewhere}</span>
+      ) : (
+        <a href="#/import">{t.imports.show}</a>
+      )}
+    </section>
   );
 }
 

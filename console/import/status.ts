@@ -1,7 +1,6 @@
 /** A running import, on every page and in every tab of the same person. */
 
 import { effect, signal, untracked } from "@preact/signals";
-import type { JSX } from "preact";
 import { hasHistory } from "../state/feed.ts";
 import { route } from "../state/route.ts";
 import { identity } from "../state/session.ts";
@@ -22,7 +21,7 @@ interface Status {
 }
 
 /** The import of another tab. */
-const elsewhere = signal<Status | undefined>(undefined);
+export const elsewhere = signal<Status | undefined>(undefined);
 
 /** A closed tab says so. One that is silent for this long has crashed, or sleeps and goes on later. */
 const SILENT_MS = 60_000;
@@ -85,30 +84,4 @@ export function startStatus(): void {
     const see = { label: t.imports.see, run: () => (location.hash = "#/import") };
     untracked(() => toast(describeEnd(), findUndo() ?? see, findUndo() && see));
   });
-}
-
-export function ImportStatus(): JSX.Element | null {
-  const now = current.value;
-  const own =
-    isImporting.value && now !== undefined
-      ? { file: now.file.name, done: now.done ?? 0 }
-      : undefined;
-  if (own !== undefined && route.value.view === "import") return null;
-  const shown = own ?? elsewhere.value;
-  if (shown === undefined) return null;
-  const text = fill(t.imports.importing, {
-    file: shown.file,
-    percent: Math.floor(shown.done * 100),
-  });
-  return (
-    <section class="running" aria-label={t.imports.import}>
-      <span class="cut">{text}</span>
-      <progress value={shown.done} aria-label={fill(t.imports.importOf, { file: shown.file })} />
-      {own === undefined ? (
-        <span class="faint">{t.imports.elsewhere}</span>
-      ) : (
-        <a href="#/import">{t.imports.show}</a>
-      )}
-    </section>
-  );
 }
