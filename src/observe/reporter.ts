@@ -49,10 +49,6 @@ interface Observed extends ServiceFacts {
   readonly findRequests?: (query: RequestQuery) => readonly Promise<readonly RecentRequest[]>[];
 }
 
-interface ProvenBackups extends Readonly<
-  Record<"atMs" | "change" | "copies" | "oldestAtMs", number>
-> {}
-
 /** What is reported. Times of this process are monotonic; `atMs` is for people. */
 export interface BackupState {
   readonly place: string;
@@ -70,7 +66,7 @@ export interface BackupState {
   /** Changes that this process has committed, and those when the last append began. */
   countChanges: () => number;
   loggedChanges: number;
-  proven: ProvenBackups | undefined;
+  proven: Readonly<Record<"atMs" | "change" | "copies" | "oldestAtMs", number>> | undefined;
   proofs: number;
   proofsFailed: number;
   /** Pieces that were found to be damaged. */

@@ -366,16 +366,12 @@ function openToRead(path: string): Database {
   return db;
 }
 
-function requirePlantStore(db: Database, path: string): void {
+/** Throws a StoreOpenError if the file is not a plant store, or has a schema that we do not know. */
+export function getSchemaVersion(db: Database, path: string): number {
   if (readPragma(db, "application_id") !== APPLICATION_ID)
     throw new StoreOpenError(
       `${path} is not a plant store of version 1.0 or newer. It was left alone.`,
     );
-}
-
-/** Throws a StoreOpenError if the file is not a plant store, or has a schema that we do not know. */
-export function getSchemaVersion(db: Database, path: string): number {
-  requirePlantStore(db, path);
   const version = readPragma(db, "user_version");
   refuseNewerSchema(version, migrations.length, path);
   return version;
