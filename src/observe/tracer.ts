@@ -236,16 +236,7 @@ function createTraceId(draw: number): string {
   return randomHex(8) + drawn + randomHex(2).slice(1);
 }
 
-const random = Buffer.alloc(1_024);
-let randomUsed = random.length;
-
-function randomHex(bytes: number): string {
-  if (randomUsed + bytes > random.length) {
-    crypto.getRandomValues(random);
-    randomUsed = 0;
-  }
-  return random.toString("hex", randomUsed, (randomUsed += bytes));
-}
+const randomHex = (bytes: number): string => crypto.getRandomValues(new Uint8Array(bytes)).toHex();
 
 /** As text: a double cannot hold it. */
 function toNanoseconds(ms: number): string {
