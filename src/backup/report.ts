@@ -98,15 +98,28 @@ function describePieces(survey: Survey): readonly ListedPiece[] {
   const stateOf = (name: string): string =>
     faults.get(name)?.join("; ") ?? (isRead(name) ? "whole" : "not read");
   return [
-    ...copies.map(({ name, timeline, change, atMs, bytes }): ListedPiece => {
-      const of = { first: change, last: change, fromMs: atMs, toMs: atMs };
-      return { name, kind: "copy", timeline, ...of, bytes, state: stateOf(name) };
-    }),
-    ...segments.map(({ name, timeline, after, end, last, bytes, span }): ListedPiece => {
-      const of = { first: Math.min(after + 1, end), last: end, fromMs: undefined, toMs: undefined };
-      const state = last === undefined && !faults.has(name) ? "open" : stateOf(name);
-      return { name, kind: "segment", timeline, ...of, ...span, bytes, state };
-    }),
+    ...copies.map(({ name, timeline, change, atMs, bytes }): ListedPiece => ({
+      name,
+      kind: "copy",
+      timeline,
+      first: change,
+      last: change,
+      fromMs: atMs,
+      toMs: atMs,
+      bytes,
+      state: stateOf(name),
+    })),
+    ...segments.map(({ name, timeline, after, end, last, bytes, span }): ListedPiece => ({
+      name,
+      kind: "segment",
+      timeline,
+      first: Math.min(after + 1, end),
+      last: end,
+      fromMs: span?.fromMs,
+      toMs: span?.toMs,
+      bytes,
+      state: last === undefined && !faults.has(name) ? "open" : stateOf(name),
+    })),
   ].toSorted(
     (one, other) =>
       one.timeline - other.timeline || one.last - other.last || (one.kind === "copy" ? 1 : -1),

@@ -3,11 +3,10 @@
 import { chmodSync, copyFileSync, rmSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { StoreOpenError } from "../domain/errors.ts";
-import { changeStore, createStore, startTimeline, verifyStore } from "./copy.ts";
+import { changeStore, startTimeline, verifyStore } from "./copy.ts";
 import { nameNote, parseNote } from "./names.ts";
 import { type Place, withPlace } from "./place.ts";
 import { endOf, NEWEST, type Plan, type Step } from "./plan.ts";
-import { sweepScratch } from "./scratch.ts";
 import { moveCursors, readBlocks, ReplayError, replaySegment, withoutTriggers } from "./log.ts";
 import {
   type Damage,
@@ -17,7 +16,6 @@ import {
   readPoint,
   Survey,
 } from "./survey.ts";
-import { runOnThread } from "./thread.ts";
 
 /** Which store of a place, and up to where. */
 export interface RestoreTask {
@@ -46,21 +44,6 @@ export type Restored = ReturnType<typeof verifyStore> & {
   readonly missing: readonly string[];
   readonly damage: readonly Damage[];
 };
-
-/** Makes a new store of the backups in a place. */
-export const restoreStore = (
-  task: Omit<RestoreTask, "to">,
-  to: string,
-  signal: AbortSignal,
-): Promise<Restored & { readonly path: string }> =>
-  createStore(to, async (staged) => {
-    try {
-      return await runOnThread(signal, "restoreFromPlace", { ...task, to: staged });
-    } finally {
-      // A thread that was ended cannot remove what it downloaded.
-      sweepScratch(dirname(staged), true);
-    }
-  });
 
 /** Makes the store that a task describes in an empty file. */
 export const restoreFromPlace = (task: RestoreTask): Promise<Restored> =>

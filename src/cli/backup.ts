@@ -3,10 +3,11 @@
 import { mkdtempSync, openSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { backUpStore, restoreFile, TEMPORARY_PREFIX } from "../backup/copy.ts";
+import { TEMPORARY_PREFIX } from "../backup/copy.ts";
+import { backUpStore, restoreFile, restoreStore } from "../backup/create.ts";
 import { labelOf } from "../backup/names.ts";
 import type { Listed, ListedStore, ListTask } from "../backup/report.ts";
-import { type Restored, type RestoreTask, restoreStore } from "../backup/restore.ts";
+import type { Restored, RestoreTask } from "../backup/restore.ts";
 import { sweepScratch } from "../backup/scratch.ts";
 import { runOnThread } from "../backup/thread.ts";
 import type { Config } from "../config.ts";

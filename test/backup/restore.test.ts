@@ -19,12 +19,13 @@ import {
 } from "node:fs";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { Appender, type Reached } from "../../src/backup/ship.ts";
-import { digestState, restoreFile } from "../../src/backup/copy.ts";
+import { digestState } from "../../src/backup/copy.ts";
+import { restoreFile, restoreStore } from "../../src/backup/create.ts";
 import { backUp, check, compact, prove, prune } from "../../src/backup/maintain.ts";
 import { findPiece, labelOf } from "../../src/backup/names.ts";
 import { type GrowingFile, openPlace } from "../../src/backup/place.ts";
 import { listPlace, verifyPlace } from "../../src/backup/report.ts";
-import { restoreFromPlace, restoreStore, type RestoreTask } from "../../src/backup/restore.ts";
+import { restoreFromPlace, type RestoreTask } from "../../src/backup/restore.ts";
 import { nameProcess, readBoot } from "../../src/backup/scratch.ts";
 import { Survey } from "../../src/backup/survey.ts";
 import type { Store } from "../../src/domain/store.ts";

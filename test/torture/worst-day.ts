@@ -22,7 +22,7 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { Appender } from "../../src/backup/ship.ts";
-import { restoreFile } from "../../src/backup/copy.ts";
+import { restoreFile } from "../../src/backup/create.ts";
 import { backUp, type CopyFacts, compact, prove, prune } from "../../src/backup/maintain.ts";
 import { findPiece } from "../../src/backup/names.ts";
 import type { Retention } from "../../src/backup/plan.ts";
