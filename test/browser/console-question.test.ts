@@ -138,6 +138,22 @@ describeInBrowser("a question ends with its person,", () => {
   });
 });
 
+describeInBrowser("the dialog of labels", () => {
+  test("ends with its person, and the next one does not see it", async (visit) => {
+    const { page, user } = await visit.open({ at: "#/plants", token: null });
+    await page.getByLabel("Stay signed in").check();
+    await user.signIn(TEST_TOKEN);
+    await user.goTo("#/plants?q=fern", { row: "Fern 121" });
+    await check(user, "Fern 121");
+    await user.click("Labels", { dialog: "Print labels" });
+    const other = await user.openTab(`${visit.service.url}/#/plants`, { firstRow: "Ficus" });
+    await other.signOut();
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await user.signIn(await visit.createToken({ name: "of labels" }), { row: "Fern 122" });
+    await expectNoQuestion(user, "Fern 122");
+  });
+});
+
 describeInBrowser("a bulk action", () => {
   test("ends when somebody else signs in in another tab, who does not hear of it", async (visit) => {
     const next = await visit.createToken({ name: "the third" });
