@@ -11,7 +11,6 @@ export const FEW_ROUNDS = Math.min(3, ROUNDS);
 
 export const CONNECTIONS = 64;
 export const MANY_CONNECTIONS = 256;
-export const CONNECTION_LEVELS = [1, CONNECTIONS, MANY_CONNECTIONS] as const;
 
 export const READERS = 1_000;
 
