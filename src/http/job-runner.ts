@@ -26,7 +26,6 @@ const TRIES_MAX = 10;
 
 interface Run {
   job: Job;
-  readonly id: string;
   readonly ending: AbortController;
   readonly report: JobReport;
   readonly left: string[];
@@ -178,7 +177,7 @@ export class Jobs {
         this.unborn.delete(id);
         if (!isStored) continue;
         const ending = new AbortController();
-        const run = { job, id, ending, report, left: [], saving: Promise.resolve() };
+        const run = { job, ending, report, left: [], saving: Promise.resolve() };
         const ended = this.runToEnd(run, order).finally(() => this.running.delete(name));
         this.running.set(name, { run, ended });
         return { job, isNew: true };
@@ -225,7 +224,7 @@ export class Jobs {
     const { signal } = ending;
     try {
       const retry: BulkOptions["retry"] = (attempt) => retryPatiently(attempt, signal);
-      for await (const block of order.run({ signal, retry, run: run.id }))
+      for await (const block of order.run({ signal, retry, run: runOf(job) }))
         left.push(
           ...block
             .slice(0, LEFT_MAX - left.length)
@@ -259,12 +258,12 @@ export class Jobs {
     run.saving = saved.promise;
     await saving;
     try {
-      const { job, id, report, left, ending } = run;
+      const { job, report, left, ending } = run;
       const version = nextVersionOf(job);
       const next = { ...job, state: state ?? job.state, report: { ...report }, left, version };
       if (await this.store.putJob(next, job)) return void (run.job = next);
       const found = await this.store.findJob(job.name);
-      const isOwn = found !== undefined && runOf(found) === id;
+      const isOwn = found !== undefined && runOf(found) === runOf(job);
       run.job = isOwn ? found : { ...job, state: "ended" };
       // Another request has its name now, or made room by removing it: that happens only to jobs that seem lost.
       if (!isOwn || found.state !== "running") ending.abort(new Refusal("job_stopped"));
