@@ -1,10 +1,10 @@
 import { effect, untracked } from "@preact/signals";
 import { render } from "preact";
 import { listenForFiles } from "./import/arrivals.ts";
-import { chooseAnother } from "./import/state.ts";
+import { chooseAnother, isImporting } from "./import/state.ts";
 import { startStatus } from "./import/status.ts";
 import { startFeed } from "./state/feed.ts";
-import { dropWork, resumeWork } from "./state/action.ts";
+import { dropWork, isUnsent, resumeWork } from "./state/action.ts";
 import { forgetTrail, theme } from "./state/storage.ts";
 import { startLists } from "./state/plants.ts";
 import { follow, route } from "./state/route.ts";
@@ -49,6 +49,11 @@ effect(() => {
     toasts.value = [];
     isShortcutsOpen.value = isUnsavedOpen.value = false;
   });
+});
+// Leaving would lose saves that wait for the connection, an import, the rest of an action, or a secret.
+addEventListener("beforeunload", (event) => {
+  const isLost = waiting.value.size > 0 || shownOnce.value !== undefined;
+  if (isLost || isImporting.value || isUnsent()) event.preventDefault();
 });
 followDevice(() => unsaved.peek() > 0);
 startFeed();

@@ -140,8 +140,3 @@ export function chooseAnother(): void {
   worker?.terminate();
   current.value = undefined;
 }
-
-addEventListener("beforeunload", (event) => {
-  // Leaving the page would end the import.
-  if (isImporting.value) event.preventDefault();
-});

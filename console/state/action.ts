@@ -88,8 +88,8 @@ interface Action extends Order {
   /** The first plants that were left alone, as far as the service names them. */
   readonly left: RevertLeft[];
   isStopping: boolean;
-  /** The service has the last job, and finishes without the page. */
-  isWithService: boolean;
+  /** The service has the last job, and finishes without the page. Undefined while that job is sent. */
+  isWithService: boolean | undefined;
   readonly stopping: AbortController;
   /** The list that the plants were selected in, and the selection. */
   readonly shown: typeof list.value;
@@ -97,6 +97,9 @@ interface Action extends Order {
 }
 
 let current: Action | undefined;
+
+/** The page has not sent all of it: what is left would not be done without the page. */
+export const isUnsent = (): boolean => current !== undefined && current.isWithService !== true;
 
 /** What the action is called in questions, and in the journal. */
 export function describeTask(task: Task, count: number, { plants } = t, say = plural): string {
@@ -132,7 +135,7 @@ async function run(order: Order, known?: ServiceJob, shown = list.value): Promis
     rest: order.about.plants,
     left: [],
     isStopping: false,
-    isWithService: known !== undefined,
+    isWithService: known && true,
     stopping: new AbortController(),
     shown,
     selected: shown.selection.peek(),
@@ -161,7 +164,7 @@ async function sendAll(client: Client, action: Action, known?: ServiceJob): Prom
   for await (const { part, isLast } of listParts(client, action)) {
     if (action.isStopping) stopping.abort();
     stopping.signal.throwIfAborted();
-    action.isWithService = isLast;
+    action.isWithService = isLast ? undefined : false;
     keepOrder(action);
     report(action);
     await follow(action, (options) => {
@@ -233,6 +236,7 @@ async function follow(
     action.changed = changed + replaced + removed + reverted + unchanged;
     action.settled = settled + plants;
     action.skipped = skipped + changedSince + refused;
+    action.isWithService ??= true;
     report(action);
   };
   const { batch, stopping, left } = action;
@@ -258,7 +262,7 @@ function report(action: Action): void {
 }
 
 function describeClosing({ isWithService, total = NOTED_MIN + 1 }: Action): string | undefined {
-  if (total <= NOTED_MIN) return undefined;
+  if (total <= NOTED_MIN || isWithService === undefined) return undefined;
   return isWithService ? t.plants.continuesAlone : t.plants.keepOpen;
 }
 
@@ -269,7 +273,7 @@ async function stop(action: Action): Promise<void> {
   try {
     await call((client) => client.stopJob(batch, RETRYING));
     // The job says itself how far it got. No other one follows.
-    if (!isWithService) stopping.abort();
+    if (isWithService === false) stopping.abort();
   } catch (error) {
     if (current !== action) return;
     // It may not have reached the service yet.
@@ -414,8 +418,3 @@ export async function resumeWork(): Promise<void> {
   const order = { task: { kind: kinds[kind] }, batch, about: { plants: [] }, total: undefined };
   await run({ ...order, changed: 0 }, own);
 }
-
-addEventListener("beforeunload", (event) => {
-  // What the page has not sent would not be done.
-  if (current?.isWithService === false) event.preventDefault();
-});

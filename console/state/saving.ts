@@ -53,8 +53,8 @@ async function send(of: bigint | "new", { plant, send: sendAgain }: LateSave): P
   }
 }
 
-export function startSaving(): void {
-  effect(() => {
+export const startSaving = (): void =>
+  void effect(() => {
     if (recoveries.value === 0) return;
     untracked(() => {
       const late = waiting.value;
@@ -62,7 +62,3 @@ export function startSaving(): void {
       for (const [of, save] of late) void send(of, save);
     });
   });
-  addEventListener("beforeunload", (event) => {
-    if (waiting.value.size > 0) event.preventDefault();
-  });
-}

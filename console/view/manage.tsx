@@ -103,10 +103,6 @@ export async function loadDrawing(): Promise<typeof drawing> {
 /** A secret that the service does not show again. It stays until the user is done with it. */
 export const shownOnce = signal<SecretProps | undefined>(undefined);
 
-addEventListener("beforeunload", (event) => {
-  if (shownOnce.value !== undefined) event.preventDefault();
-});
-
 export const ShownOnce = (): JSX.Element | null =>
   shownOnce.value === undefined ? null : <Secret {...shownOnce.value} />;
 

@@ -8,7 +8,8 @@ import { startShared, TEST_TOKEN } from "./service.ts";
 
 const service = await startShared();
 openPage(`${service.url}/`);
-const { dropWork, resumeWork, startAction, work } = await import("../../console/state/action.ts");
+const { dropWork, isUnsent, resumeWork, startAction, work } =
+  await import("../../console/state/action.ts");
 const { beginSession, endSession } = await import("../../console/state/session.ts");
 const { list } = await import("../../console/state/plants.ts");
 const { follow } = await import("../../console/state/route.ts");
@@ -125,7 +126,11 @@ describe("an action that runs", () => {
     const plants = await sow(2_000);
     const held = holdWrites();
     startAction({ kind: "delete" }, { plants }, 2_000);
+    // It has not reached the service yet.
+    expect(isUnsent()).toBe(true);
     await held.begun;
+    await until("the page knows of the job", () => !isUnsent());
+    expect(work.value?.note).toBe("It continues if you close the page.");
     work.value?.stop();
     await until("the job is stopping", async () =>
       (await store.listJobs()).some(({ state }) => state === "stopping"),
