@@ -149,9 +149,9 @@ test.each(["?after=0", "?after=0&type=created"])(
     // On a slow machine, the client's buffers are still being filled: no piece is read until the event is deleted.
     const deleted = Promise.withResolvers<void>();
     const read = store.readChanges.bind(store);
-    store.readChanges = async (query) => {
-      if (query.limit > 0 && query.after < first) await deleted.promise;
-      return read(query);
+    store.readChanges = async (wanted) => {
+      if (wanted.limit > 0 && wanted.after < first) await deleted.promise;
+      return read(wanted);
     };
     // Another reader's chunk takes the place of the large one in the cache.
     await using reader = await follow(service, "", { "last-event-id": String(newest) });
