@@ -14,6 +14,8 @@ export const errorNames = {
   2002: "token_invalid",
   2003: "token_expired",
   2004: "insufficient_scope",
+  2005: "tag_not_permitted",
+  2006: "token_confined",
   3001: "id_taken",
   3002: "plant_not_found",
   3003: "precondition_failed",

@@ -11,6 +11,8 @@ export interface TokenFacts {
   /** The first characters of the token; a token from the service's environment has none. */
   readonly prefix?: string;
   readonly scopes: readonly string[];
+  /** It sees and changes only plants with one of these tags; undefined for the whole store. */
+  readonly tags?: readonly string[];
   /** ISO 8601; undefined if it does not expire. */
   readonly expires?: string;
 }
@@ -22,6 +24,8 @@ export interface Token {
   /** The first characters of the secret. */
   readonly prefix: string;
   readonly scopes: readonly string[];
+  /** It sees and changes only plants with one of these tags; null for the whole store. */
+  readonly tags: readonly string[] | null;
   readonly created: string;
   readonly expires: string | null;
   readonly lastUsed: string | null;
@@ -34,6 +38,8 @@ export interface NewToken {
   /** Unique among the tokens in use. */
   readonly name: string;
   readonly scopes: readonly string[];
+  /** Up to 32: it sees and changes only plants with one of them. By default the whole store. */
+  readonly tags?: readonly string[] | null | undefined;
   /** A duration as in `90d`, a date or a time. By default the token does not expire. */
   readonly expires?: string | null | undefined;
   /** As in `100/s`, or `none`. */

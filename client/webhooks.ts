@@ -25,6 +25,8 @@ export interface Webhook {
   readonly name: string;
   readonly url: string;
   readonly types: readonly Change["type"][];
+  /** Sends only changes of plants with one of these tags; null for the whole store. */
+  readonly tags: readonly string[] | null;
   readonly state: "active" | "paused";
   /** Why it is paused. */
   readonly reason: string | null;

@@ -3,22 +3,22 @@
 import { expect, test } from "bun:test";
 import { Refusal } from "../src/domain/errors.ts";
 import type { Job } from "../src/domain/job.ts";
-import type { ServedStore } from "../src/domain/store.ts";
 import { Jobs, type Order } from "../src/http/job-runner.ts";
 import { createLog } from "../src/observe/log.ts";
 import { rejectionOf } from "./support/expect.ts";
+import { fakeStore } from "./support/stores.ts";
 
 /** A store of jobs alone. `beforeAnswer` is called when a record is stored. */
 function makeJobs(beforeAnswer: () => Promise<void>) {
   const stored = new Map<string, Job>();
-  const store = {
+  const store = fakeStore({
     listJobs: async () => [...stored.values()],
-    putJob: async (next: Job) => {
-      stored.set(next.name, next);
+    putJob: async (next) => {
+      if (next !== undefined) stored.set(next.name, next);
       await beforeAnswer();
       return true;
     },
-  } as unknown as ServedStore;
+  });
   const authenticator = { watch: () => () => undefined };
   const log = createLog("error", () => undefined);
   return { stored, jobs: new Jobs({ store, authenticator, log }, 600) };
@@ -28,6 +28,7 @@ function makeOrder() {
   let runs = 0;
   const order: Order = {
     by: "office",
+    confinement: "whole store",
     authorization: "",
     requestId: "1",
     kind: "change",

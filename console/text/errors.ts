@@ -64,6 +64,16 @@ export const errors = {
     fr: "Ce jeton ne le permet pas.",
     es: "Este token no lo permite.",
   },
+  tag_not_permitted: {
+    de: "Dieses Token gilt nur für Pflanzen mit bestimmten Schlagwörtern; nichts wurde geändert.",
+    fr: "Ce jeton ne vaut que pour les plantes avec certains mots-clés ; rien n’a été modifié.",
+    es: "Este token solo vale para plantas con ciertas etiquetas; no se ha cambiado nada.",
+  },
+  token_confined: {
+    de: "Dieses Token gilt nur für Pflanzen mit bestimmten Schlagwörtern, und das betrifft alle.",
+    fr: "Ce jeton ne vaut que pour les plantes avec certains mots-clés, et cela les concerne toutes.",
+    es: "Este token solo vale para plantas con ciertas etiquetas, y esto afecta a todas.",
+  },
   id_taken: {
     de: "Eine andere Pflanze hat diese Id; nichts wurde geändert.",
     fr: "Une autre plante a cet id ; rien n’a été modifié.",

@@ -5,6 +5,7 @@ import { JOSEError, JWKSNoMatchingKey, JWTClaimValidationFailed, JWTExpired } fr
 import { createLocalJWKSet } from "jose/jwks/local";
 import { jwtVerify } from "jose/jwt/verify";
 import { isSecureUrl } from "../address.ts";
+import { tagsRule } from "../domain/confinement.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseJson } from "../domain/json.ts";
 import { scopes, type TokenRecord } from "../domain/token.ts";
@@ -280,7 +281,14 @@ function requireAccessToken(typ: unknown, { scope, scp }: JWTPayload): void {
   if (type !== "at+jwt" && (type !== "jwt" || (scope ?? scp) === undefined)) throw refuse("typ");
 }
 
-function toChecked({ sub, exp = 0, client_id: client, scope, scp }: JWTPayload) {
+/** The claim with the tags that a JWT is confined to. Without it, a JWT is for the whole store. */
+const TAGS_CLAIM = "plantstore_tags";
+
+function toChecked(payload: JWTPayload) {
+  const { sub, exp = 0, client_id: client, scope, scp, [TAGS_CLAIM]: claimed } = payload;
+  const tags = claimed === undefined ? undefined : tagsRule.find(claimed);
+  // Ignoring a claim that is not understood would open the whole store.
+  if (claimed !== undefined && tags === undefined) throw refuse(TAGS_CLAIM);
   if (typeof sub !== "string" || sub === "") throw refuse("sub");
   const lists = [scope, scp].map((list) => (typeof list === "string" ? list.split(" ") : list));
   const granted = new Set<unknown>(lists.filter(Array.isArray).flat());
@@ -290,6 +298,7 @@ function toChecked({ sub, exp = 0, client_id: client, scope, scp }: JWTPayload) 
     prefix: "",
     name: toName(sub, client),
     scopes: scopes.filter((one) => granted.has(one)),
+    tags,
     createdAtMs: 0,
     expiresAtMs: Math.min((exp + SKEW_SECONDS) * 1000, TIME_MS_MAX),
     lastUsedAtMs: undefined,

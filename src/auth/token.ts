@@ -10,6 +10,7 @@ import {
   UNLIMITED,
 } from "../domain/time.ts";
 import { isOutage, Refusal, toRefusal } from "../domain/errors.ts";
+import { tagsRule } from "../domain/confinement.ts";
 import { parseMembers } from "../domain/members.ts";
 import type { TokenStore } from "../domain/store.ts";
 import { scopes, type TokenRecord, type TokenSummary } from "../domain/token.ts";
@@ -299,9 +300,10 @@ export function isWellFormedToken(token: string): boolean {
 export const hashToken = (token: string): string => Bun.SHA256.hash(token, "hex");
 
 export type TokenGrant = Pick<TokenRecord, "name" | "scopes" | "createdAtMs"> &
-  Partial<Pick<TokenRecord, "expiresAtMs" | "rate">>;
+  Partial<Pick<TokenRecord, "tags" | "expiresAtMs" | "rate">>;
 
 export const toRecord = (token: string, grant: TokenGrant): TokenRecord => ({
+  tags: undefined,
   expiresAtMs: undefined,
   rate: undefined,
   ...grant,
@@ -372,6 +374,7 @@ export const grantRules = {
         ? scopes.filter((scope) => value.includes(scope))
         : undefined,
   },
+  tags: tagsRule,
   /** A duration from now, a date (its first moment in UTC), or a full time. */
   expires: {
     optional: true,
@@ -430,6 +433,7 @@ export const summarize = (token: TokenRecord): TokenSummary => ({
   name: token.name,
   prefix: token.prefix,
   scopes: token.scopes,
+  tags: token.tags ?? null,
   created: new Date(token.createdAtMs).toISOString(),
   expires: formatTime(token.expiresAtMs),
   lastUsed: formatTime(token.lastUsedAtMs),

@@ -128,7 +128,7 @@ export const digestState = (path: string): string =>
       ["plants", "SELECT * FROM plants"],
       [
         "tokens",
-        `SELECT hash, prefix, name, scopes, rate, created_at_ms, expires_at_ms, revoked_at_ms FROM tokens`,
+        `SELECT hash, prefix, name, scopes, tags, rate, created_at_ms, expires_at_ms, revoked_at_ms FROM tokens`,
       ],
       [
         "webhooks",

@@ -108,7 +108,7 @@ export async function revert(config: Config, flags: RevertFlags): Promise<void> 
   };
   if (Object.values(range).every((part) => part === undefined))
     throw new UsageError("give at least one of --from, --to, --by, --batch and --types");
-  requireFlags(() => parseRevert(range), flags.types);
+  requireFlags(() => parseRevert(range), { types: flags.types });
   requireConsent(flags);
   const name = nameBatch("revert");
   let counts = startCounts();

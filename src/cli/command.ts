@@ -220,13 +220,19 @@ export function refusePairs(flags: object, pairs: readonly (readonly [string, st
       throw new UsageError(`${one} and ${other}: ${why}`);
 }
 
-/** Turns a Refusal into a usage error about flags. `list` is the flag that is an array in the body. */
-export function requireFlags<Parsed>(parse: () => Parsed, list: string | undefined): Parsed {
+/** Turns a Refusal into a usage error about flags. `lists` are those that are arrays in the body. */
+export function requireFlags<Parsed>(
+  parse: () => Parsed,
+  lists: Readonly<Record<string, string | undefined>>,
+): Parsed {
   try {
     return parse();
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    const message = error.message.replace("an array", JSON.stringify(list));
+    const message = error.message.replaceAll(
+      /(?<=(?:^|; )(\w+): [^;]*)an array/g,
+      (_, name: string) => JSON.stringify(lists[name]),
+    );
     const flags = message.replaceAll(/(^|; )(\w+)(?=: )/g, (_, first: string, name: string) => {
       return (first && "\n") + toFlag(name);
     });

@@ -8,7 +8,6 @@ import { formatNdjson, type ListedPlant } from "../domain/plant.ts";
 import type { Store } from "../domain/store.ts";
 import type { Webhook } from "../domain/webhook.ts";
 import { parseStoreUrl } from "../store-url.ts";
-import { insertWebhook } from "../webhooks/manage.ts";
 import {
   CommandError,
   EXIT_DIFFERENT,
@@ -104,7 +103,7 @@ export async function copyWebhooks(source: Store, target: Store, report: Report)
     const version = crypto.randomUUID();
     const copy: Webhook = { ...webhook, cursor, paused, holder: undefined, version };
     try {
-      await retryBusy(() => insertWebhook(target, copy));
+      await retryBusy(() => target.addWebhook(copy));
       tally.copied++;
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;

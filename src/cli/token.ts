@@ -30,13 +30,17 @@ const tokensOf = (store: Store): Target => ({
   },
 });
 
-type Grant = Flags<"expires" | "name" | "rate" | "scopes">;
+type Grant = Flags<"expires" | "name" | "rate" | "scopes" | "tags">;
 
 export async function createToken(config: Config, flags: Grant): Promise<void> {
   const { expires, rate } = flags;
-  const asked = { name: flags.name, scopes: splitList(flags.scopes), expires, rate };
-  const { name, scopes } = requireFlags(() => parseGrant(asked), flags.scopes);
-  const token: Whole<NewToken> = { name, scopes, expires, rate };
+  const tags = splitList(flags.tags);
+  const asked = { name: flags.name, scopes: splitList(flags.scopes), tags, expires, rate };
+  const { name, scopes } = requireFlags(() => parseGrant(asked), {
+    scopes: flags.scopes,
+    tags: flags.tags,
+  });
+  const token: Whole<NewToken> = { name, scopes, tags, expires, rate };
   const create = (target: Target) => target.createToken(token);
   const issued = await withTarget(config, flags, tokensOf, create, { canCreate: true });
   await printSecret(flags.json ? JSON.stringify(issued) : issued.token);
@@ -56,11 +60,12 @@ export async function listTokens(config: Config, flags: Flags): Promise<void> {
   if (found.length === 0)
     return printLine("No tokens yet. Create one: plantstore token create --name <name>");
   printTable(
-    ["NAME", "PREFIX", "SCOPES", "CREATED", "EXPIRES", "LAST USED", "RATE", "STATE"],
+    ["NAME", "PREFIX", "SCOPES", "TAGS", "CREATED", "EXPIRES", "LAST USED", "RATE", "STATE"],
     found.map((token) => [
       token.name,
       `${token.prefix}…`,
       token.scopes.join(","),
+      token.tags?.join(",") ?? "-",
       showTime(token.created),
       showTime(token.expires),
       showTime(token.lastUsed),

@@ -28,7 +28,11 @@ type Target = Pick<
 
 function webhooksOf(store: Store, config: Config): Target {
   const manage = async <Result>(action: WebhookAction, name: string, input?: object) =>
-    (await webhookActions[action]({ store, config }, name, input)) as Result;
+    (await webhookActions[action](
+      { store, confinement: "whole store", config },
+      name,
+      input,
+    )) as Result;
   return {
     listWebhooks: () => manage("list", ""),
     getWebhook: (name) => manage("show", name),
@@ -74,7 +78,7 @@ export const manageWebhook =
   (action: WebhookAction) =>
   async (config: Config, flags: WebhookFlags, name = ""): Promise<void> => {
     if (action === "add")
-      requireFlags(() => parseNewWebhook(toNewWebhook(name, flags)), flags.types);
+      requireFlags(() => parseNewWebhook(toNewWebhook(name, flags)), { types: flags.types });
     if (action === "replay") toStart(flags.from);
     const result = await withTarget(config, flags, webhooksOf, (target) =>
       actions[action](target, name, flags),

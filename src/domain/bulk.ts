@@ -10,7 +10,7 @@ import { createFilter, type Filter, filterNames, narrows } from "./filter.ts";
 import { findPlainInt64 } from "./json.ts";
 import type { PlantCount } from "./page.ts";
 import { type Content, isSame, lengthOf, parsePlants, type Plant } from "./plant.ts";
-import type { ServedStore } from "./store.ts";
+import type { StoreView } from "./store.ts";
 import { applyPatch, type Done, type Patch, type PlantWrite, refusePatch } from "./write.ts";
 
 export interface BulkOptions {
@@ -74,7 +74,7 @@ export async function writeUntilTaken<Item extends Pick<Plant, "id">, Success ex
 
 /** Writes that share commits. A plant that is not in the expected state is refused with `precondition_failed`. */
 export async function writeBlock(
-  store: ServedStore,
+  store: StoreView,
   writes: readonly PlantWrite[],
   writer: Writer,
   { retry }: Pick<BulkOptions, "retry">,
@@ -157,12 +157,12 @@ export type MatchOptions = BulkOptions & { readonly charactersMax?: number };
  * created meanwhile would keep it from ending. A block may be empty, because a search takes several pages.
  */
 export async function* readMatching(
-  store: ServedStore,
+  store: StoreView,
   { filter, except = [] }: Pick<Bulk, "filter" | "except">,
   { signal, retry, reserve, charactersMax = BULK_CHARACTERS_MAX }: MatchOptions,
 ): AsyncGenerator<Plant[]> {
   const excepted = new Set(except);
-  const read = async (query: Parameters<ServedStore["readPlants"]>[0]) => {
+  const read = async (query: Parameters<StoreView["readPlants"]>[0]) => {
     const { text, next } = await retry(async () => store.readPlants(query, "json"));
     return { plants: parsePlants(text), next };
   };
@@ -202,7 +202,7 @@ function toWrite(plant: Plant, patch: Patch | undefined): PlantWrite {
 
 /** Returns the plants that were left alone. */
 export async function changeBlock(
-  store: ServedStore,
+  store: StoreView,
   block: readonly Plant[],
   { patch }: Bulk,
   writer: Writer,
@@ -231,7 +231,7 @@ export interface BulkPreview extends Omit<PlantCount, "count"> {
 
 /** Read-only. The sample has plants that would be changed: what they are, and what they would be. */
 export async function previewBulk(
-  store: ServedStore,
+  store: StoreView,
   bulk: Bulk,
   options: MatchOptions & { readonly limits: PlantLimits },
 ): Promise<BulkPreview> {
@@ -260,7 +260,24 @@ export async function previewBulk(
     }
     if (sample.length === SAMPLE_LENGTH || performance.now() > endsAtMs) break;
   }
+  await refuseForAll(store, bulk, sample, options);
   return { plants: Math.max(0, count - excepted), exact, sample };
+}
+
+/** Throws the refusal of a change that no plant may get, such as a tag that the caller may not give. */
+async function refuseForAll(
+  store: StoreView,
+  { patch }: Pick<Bulk, "patch">,
+  sample: BulkPreview["sample"],
+  { retry }: Pick<BulkOptions, "retry">,
+): Promise<void> {
+  if (patch === undefined) return;
+  const writes = sample.map(({ id, now }) => toWrite({ id, ...now }, patch));
+  const outcomes = await retry(() => store.rehearse(writes));
+  const refusal = outcomes.find(
+    (outcome) => outcome instanceof Refusal && !differs.has(outcome.reason),
+  );
+  if (refusal instanceof Refusal) throw refusal;
 }
 
 export const contentOf = ({ name, tag }: Content): Content => ({ name, tag });

@@ -9,7 +9,7 @@ import {
   countGroups,
   type Grouping,
 } from "./change.ts";
-import type { ServedStore } from "./store.ts";
+import type { StoreView } from "./store.ts";
 
 /** A list of distinct groups; undefined for anything else. */
 export function findCountGroups(text: string): readonly CountGroup[] | undefined {
@@ -91,7 +91,7 @@ interface CountedChanges {
  * which others take turns.
  */
 export async function countChanges(
-  store: Pick<ServedStore, "readChanges">,
+  store: Pick<StoreView, "readChanges">,
   { limit, ...query }: ChangeQuery & { readonly count: Grouping },
   now = () => performance.now(),
 ): Promise<CountedChanges> {

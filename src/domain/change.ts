@@ -116,6 +116,8 @@ type PartsOfChange = Readonly<Record<PartName, string | undefined>>;
 /** Who writes, for the journal. A command that writes to the store directly has no token. */
 export interface Writer extends Partial<PartsOfWriter> {
   readonly lease?: Lease | undefined;
+  /** The tags that it is confined to; undefined for the whole store. */
+  readonly within?: readonly string[] | undefined;
 }
 
 /**
@@ -190,6 +192,8 @@ export const sayWriter = (change: { readonly [Name in PartName]?: unknown }): st
   });
 
 export interface ChangeQuery extends Period {
+  /** The tags that the reader is confined to; undefined for the whole store. */
+  readonly within?: readonly string[] | undefined;
   readonly id?: bigint | undefined;
   readonly types?: readonly ChangeType[] | undefined;
   /** The name of a token. */
@@ -239,8 +243,12 @@ export interface ChangePage {
 }
 
 /** Whether a page may examine many more changes than it lists. */
-export const isFiltered = ({ id, types, by, batch, fold, count, from, to }: ChangeQuery): boolean =>
-  [id, types, by, batch, fold, count, from, to].some((wanted) => wanted !== undefined);
+export const isFiltered = (query: ChangeQuery): boolean => {
+  const { within, id, types, by, batch, fold, count, from, to } = query;
+  return [within, id, types, by, batch, fold, count, from, to].some(
+    (wanted) => wanted !== undefined,
+  );
+};
 
 export const isWanted = (query: ChangeQuery, change: Change): boolean => {
   const { id, types, by, batch } = query;

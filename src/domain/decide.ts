@@ -7,6 +7,7 @@ import type { Writer } from "./change.ts";
 import { holds } from "./entity-tag.ts";
 import { Refusal } from "./errors.ts";
 import type { PlantLimits } from "./faults.ts";
+import { isAmong } from "./filter.ts";
 import { isSame, isSameState, lengthOf, type Plant } from "./plant.ts";
 import {
   applyPatch,
@@ -52,6 +53,20 @@ const changeNothing = (outcome: Decision["outcome"]): Decision => ({
   created: 0,
 });
 
+/** A plant as its writer may know it. */
+interface Seen {
+  readonly plant: Plant | undefined;
+  /** The writer is confined, and the plant has another tag: for it there is no such plant, but the id is taken. */
+  readonly isHidden: boolean;
+}
+
+/** Neither engine tells a writer more of a stored plant than this. */
+export function see(plant: Plant | undefined, writer: Writer | undefined): Seen {
+  const tags = writer?.within;
+  const isHidden = plant !== undefined && tags !== undefined && !isAmong(tags, plant.tag);
+  return { plant: isHidden ? undefined : plant, isHidden };
+}
+
 export function decide(
   write: PlantWrite | AtomicWrite,
   find: Find,
@@ -59,13 +74,13 @@ export function decide(
 ): Decision {
   if (write.kind === "atomic") return decideAtomic(write, find, room);
   const { id, writer } = write;
-  const before = find(id);
-  const verdict = judge(write, before, room);
+  const seen = see(find(id), writer);
+  const verdict = judge(write, seen, room);
   if (verdict instanceof Refusal) return changeNothing(verdict);
   const { done, after } = verdict;
   const outcome = write.kind === "patch" ? verdict : done;
   if (done === "replayed") return changeNothing(outcome);
-  return { outcome, changes: [{ id, writer, before, after }], created: growthOf(done) };
+  return { outcome, changes: [{ id, writer, before: seen.plant, after }], created: growthOf(done) };
 }
 
 const growthOf = (done: Done): number => (done === "created" ? 1 : done === "removed" ? -1 : 0);
@@ -78,22 +93,17 @@ export function rehearse(
 ): (Done | Refusal)[] {
   const states = new Map<bigint, Plant | undefined>();
   return writes.map((write) => {
-    const { id } = write;
-    const verdict =
-      refuseWrite(write, limits) ??
-      judge(write, states.has(id) ? states.get(id) : find(id), BOUNDLESS);
+    const { id, writer } = write;
+    const seen = see(states.has(id) ? states.get(id) : find(id), writer);
+    const verdict = refuseWrite(write, limits) ?? judge(write, seen, BOUNDLESS);
     if (verdict instanceof Refusal) return verdict;
-    states.set(id, verdict.after);
+    if (verdict.done !== "replayed") states.set(id, verdict.after);
     return verdict.done;
   });
 }
 
-function judge(
-  write: PlantWrite,
-  stored: Plant | undefined,
-  { plantsLeft, refuseText }: Room,
-): Verdict | Refusal {
-  const verdict = judgeContent(write, stored);
+function judge(write: PlantWrite, seen: Seen, { plantsLeft, refuseText }: Room): Verdict | Refusal {
+  const verdict = judgeContent(write, seen);
   if (verdict instanceof Refusal) return verdict;
   const { done } = verdict;
   if (done === "replayed" || done === "removed") return verdict;
@@ -101,8 +111,9 @@ function judge(
   return refuseText ?? verdict;
 }
 
-function judgeContent(write: PlantWrite, stored: Plant | undefined): Verdict | Refusal {
+function judgeContent(write: PlantWrite, { plant: stored, isHidden }: Seen): Verdict | Refusal {
   if (write.kind === "create") {
+    if (isHidden) return refuseTaken(write.id);
     if (stored === undefined) return { done: "created", after: write.plant };
     return isSame(stored, write.plant)
       ? { done: "replayed", after: stored }
@@ -110,10 +121,11 @@ function judgeContent(write: PlantWrite, stored: Plant | undefined): Verdict | R
   }
   const { condition } = write;
   if (write.kind === "upsert") {
-    if (stored === undefined)
-      return condition.match === undefined && condition.seen === undefined
-        ? { done: "created", after: write.plant }
-        : new Refusal("precondition_failed");
+    if (stored === undefined) {
+      if (condition.match !== undefined || condition.seen !== undefined)
+        return new Refusal("precondition_failed");
+      return isHidden ? refuseTaken(write.id) : { done: "created", after: write.plant };
+    }
     // Before the condition: a batch whose answer was lost is sent again, and its own writes changed the entity tags.
     if (isSame(stored, write.plant)) return { done: "replayed", after: stored };
   }
@@ -141,7 +153,8 @@ function decideAtomic(
   find: Find,
   { plantsLeft, refuseText }: Room,
 ): Decision {
-  const states = new Map<bigint, { -readonly [Name in keyof NetChange]: NetChange[Name] }>();
+  type State = { -readonly [Name in keyof NetChange]: NetChange[Name] };
+  const states = new Map<bigint, State & { readonly isHidden: boolean }>();
   const outcome: Done[] = [];
   let [created, characters] = [0, 0];
   let stale: PlantWrite | undefined;
@@ -149,14 +162,18 @@ function decideAtomic(
     const { id, line, writer } = write;
     let state = states.get(id);
     if (state === undefined) {
-      const before = find(id);
+      const { plant: before, isHidden } = see(find(id), writer);
       characters += lengthOf(before);
-      states.set(id, (state = { id, writer, before, after: before }));
+      states.set(id, (state = { id, writer, before, after: before, isHidden }));
     }
     const verdict =
       characters > STORED_CHARACTERS_MAX
         ? new Refusal("transaction_too_large")
-        : judge(write, state.after, { plantsLeft: plantsLeft - created, refuseText });
+        : judge(
+            write,
+            { plant: state.after, isHidden: state.isHidden },
+            { plantsLeft: plantsLeft - created, refuseText },
+          );
     if (verdict instanceof Refusal) return changeNothing(refuseLine(line, verdict));
     created += growthOf(verdict.done);
     if (verdict.done === "replayed" && isStale(write, state)) stale ??= write;

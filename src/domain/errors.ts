@@ -43,6 +43,8 @@ const table = {
   token_invalid: { code: 2002, ...unauthorized, meaning: "The bearer token is malformed, unknown or revoked." },
   token_expired: { code: 2003, ...unauthorized, meaning: "The bearer token has expired." },
   insufficient_scope: { code: 2004, status: 403, failures: ["Forbidden"], meaning: "The token lacks the scope for this operation, or cannot grant what was requested." },
+  tag_not_permitted: { code: 2005, status: 403, failures: ["Forbidden"], meaning: "The token is for plants with some tags, and the plant would have another tag, or none; nothing was changed." },
+  token_confined: { code: 2006, status: 403, failures: ["Forbidden"], meaning: "The token is for plants with some tags, and this operation concerns the whole store." },
   id_taken: { code: 3001, ...taken, meaning: "A different plant has this id; nothing was changed." },
   plant_not_found: { code: 3002, status: 404, failures: ["PlantNotFound"], meaning: "There is no plant with this id." },
   precondition_failed: { code: 3003, status: 412, failures: ["PreconditionFailed"], meaning: "The plant does not match If-Match or If-None-Match; nothing was changed." },

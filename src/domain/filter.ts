@@ -88,6 +88,21 @@ export type Filter = {
   readonly [Name in FilterName]?: Parameters<(typeof filters)[Name]["match"]>[0] | undefined;
 };
 
+/** A filter, and the tags that its caller is confined to; undefined for the whole store. */
+export interface Selection extends Filter {
+  readonly within?: readonly string[] | undefined;
+}
+
+/** Whether a plant with this tag, or without one, has one of the tags. */
+export const isAmong = (tags: readonly string[], tag: string | undefined): boolean =>
+  tag !== undefined && tags.includes(tag);
+
+/** The tags that a plant may have; undefined if it may have any, or none. */
+export const tagsOf = ({ within, tag }: Selection): readonly string[] | undefined => {
+  if (tag === undefined) return within;
+  return within === undefined || isAmong(within, tag) ? [tag] : [];
+};
+
 /** Plants without any text. A filter that matches both matches every plant. */
 const blankPlants: readonly ListedPlant[] = [undefined, ""].map((tag) => ({
   id: 0n,
@@ -99,24 +114,28 @@ const blankPlants: readonly ListedPlant[] = [undefined, ""].map((tag) => ({
  * Those that every plant matches are left out: what a filter means decides, not how it is written. Accents alone, for
  * one, fold to nothing.
  */
-const rulesOf = (filter: Filter) =>
-  filterNames.flatMap((name) => {
+function rulesOf({ within, ...filter }: Selection) {
+  const rules = filterNames.flatMap((name) => {
     const { isIndexed, match } = filters[name] as RuleOf<unknown>;
     if (filter[name] === undefined) return [];
     const matches = match(filter[name]);
     return blankPlants.every(matches) ? [] : [{ isIndexed, matches }];
   });
+  if (within === undefined) return rules;
+  const matches = ({ tag }: ListedPlant): boolean => isAmong(within, tag);
+  return [{ isIndexed: true, matches }, ...rules];
+}
 
 export const pickFilter = (value: Filter): Filter =>
   Object.fromEntries(filterNames.map((name) => [name, value[name]]));
 
 /** False if every plant matches. */
-export const narrows = (filter: Filter): boolean => rulesOf(filter).length > 0;
+export const narrows = (filter: Selection): boolean => rulesOf(filter).length > 0;
 
-export const needsScan = (filter: Filter): boolean =>
+export const needsScan = (filter: Selection): boolean =>
   rulesOf(filter).some(({ isIndexed }) => !isIndexed);
 
-export function createFilter(filter: Filter): (plant: ListedPlant) => boolean {
+export function createFilter(filter: Selection): (plant: ListedPlant) => boolean {
   const rules = rulesOf(filter);
   return (plant) => rules.every(({ matches }) => matches(plant));
 }

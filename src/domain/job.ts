@@ -28,6 +28,8 @@ export interface Job {
   readonly kind: JobKind;
   /** The name of the token. */
   readonly by: string | undefined;
+  /** Of the token; undefined for the whole store. */
+  readonly tags?: readonly string[] | undefined;
   /** The hash of the request, so a repeated one is recognized. */
   readonly digest: string;
   readonly startedAtMs: number;

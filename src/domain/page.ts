@@ -1,6 +1,6 @@
 /** Pages of plants and tags: their queries, and how a page is built from rows in key order. */
 
-import { createFilter, type Filter, needsScan } from "./filter.ts";
+import { createFilter, narrows, needsScan, type Selection, tagsOf } from "./filter.ts";
 import { INT64_MAX, INT64_MIN } from "./json.ts";
 import { lengthOf, type ListedPlant } from "./plant.ts";
 
@@ -25,7 +25,7 @@ export interface Position {
   readonly id: bigint;
 }
 
-export interface PlantQuery extends Filter {
+export interface PlantQuery extends Selection {
   readonly after: bigint | undefined;
   readonly limit: number;
   readonly order: Order;
@@ -51,7 +51,7 @@ export type PageForm = "json" | "ndjson" | "csv";
 export type PageText = Omit<PlantPage, "plants"> & { readonly text: string | Uint8Array };
 
 /** Counts the plants after this id, or all. */
-export type CountQuery = Filter & { readonly after?: bigint | undefined };
+export type CountQuery = Selection & { readonly after?: bigint | undefined };
 
 /** The count of a bounded scan, and where the next one continues. */
 export type CountPage = Readonly<{ count: number; next: bigint | undefined }>;
@@ -63,7 +63,9 @@ export type PlantCount = Readonly<{ count: number; exact: boolean; next?: bigint
 export const SMALL_PAGE_LENGTH = 100;
 
 /** The first id that may be on the page; undefined if there can be none. */
-export function firstIdOf({ after, order }: PlantQuery): bigint | undefined {
+export function firstIdOf(query: PlantQuery): bigint | undefined {
+  const { after, order } = query;
+  if (tagsOf(query)?.length === 0) return undefined;
   const isUp = order === "asc";
   if (after === undefined) return isUp ? INT64_MIN : INT64_MAX;
   if (after === (isUp ? INT64_MAX : INT64_MIN)) return undefined;
@@ -87,7 +89,9 @@ export function createPage(
   now = () => performance.now(),
 ) {
   const { limit, charactersMax = CHARACTERS_MAX } = query;
-  const accepts = needsScan(query) ? createFilter(query) : undefined;
+  const searches = needsScan(query);
+  // Also without a search: the tag of a plant may have changed while its long text was read.
+  const accepts = narrows(query) ? createFilter(query) : undefined;
   const endsAtMs = now() + searchMsMax;
   const plants: ListedPlant[] = [];
   let last: ListedPlant | undefined;
@@ -104,7 +108,7 @@ export function createPage(
     add(row: ListedPlant): boolean {
       if (plants.length === limit || seen >= scanRowsMax) return false;
       if (characters > charactersMax) return false;
-      if (accepts !== undefined && seen >= SEARCH_ROWS_MIN && now() > endsAtMs) return false;
+      if (searches && seen >= SEARCH_ROWS_MIN && now() > endsAtMs) return false;
       seen++;
       characters += lengthOf(row);
       last = row;

@@ -35,7 +35,7 @@ import { Refusal, toRefusal } from "./errors.ts";
 import { parseMembers, type Rule } from "./members.ts";
 import { INT64_MAX, INT64_MIN } from "./json.ts";
 import { type Content, isSameState, lengthOf, type Plant } from "./plant.ts";
-import type { ServedStore } from "./store.ts";
+import type { StoreView } from "./store.ts";
 import type { Done, PlantWrite } from "./write.ts";
 
 /** Selects the changes that match every given member. */
@@ -89,10 +89,9 @@ export type Range = Awaited<ReturnType<typeof openRange>>;
  * Adds the cursor to start from, and a fixed end: the writes of the revert itself are not part of the range. A start
  * before the first change is the first change. Throws a Refusal if the journal no longer has the start.
  */
-export async function openRange(store: ServedStore, request: RevertRequest) {
+export async function openRange(store: StoreView, request: RevertRequest) {
   const { from, to } = request;
-  const { newest, changes } = await store.readChanges({ after: 0, limit: 1 });
-  const [first] = changes;
+  const { newest, first } = await findFirst(store);
   if (from === undefined) {
     const isEarlier = first !== undefined && to !== undefined && first[to.unit] > to.value;
     if (isEarlier && (await store.findChangeBefore(1)) === undefined)
@@ -112,6 +111,15 @@ export async function openRange(store: ServedStore, request: RevertRequest) {
   const after = (before ?? (isSince ? first.seq : seq) - 1) || -1;
   await store.readChanges({ after, limit: 0 });
   return { ...request, after, newest };
+}
+
+/** The oldest change that the caller sees. A page may have examined only changes of other plants. */
+async function findFirst(store: StoreView) {
+  for (let after = 0; ;) {
+    const { changes, last, hasMore, newest } = await store.readChanges({ after, limit: 1 });
+    if (changes.length > 0 || !hasMore) return { newest, first: changes[0] };
+    after = last;
+  }
 }
 
 /** A plant that changes in the range touched. */
@@ -200,7 +208,7 @@ const BLOCK_LENGTH = 256;
  * Yields blocks, sorted by id. A pass reads the range to its end before its first plant, and yields an empty block per
  * page until then.
  */
-export async function* readTouched(store: ServedStore, range: Range, options: RevertOptions) {
+export async function* readTouched(store: StoreView, range: Range, options: RevertOptions) {
   let handled = INT64_MIN - 1n;
   for (let { after } = range; after < Number.POSITIVE_INFINITY;) {
     const pass = createPass(options, handled);
@@ -222,7 +230,7 @@ export async function* readTouched(store: ServedStore, range: Range, options: Re
 const PAGE_LENGTH = 1_000;
 
 async function* readRange(
-  store: ServedStore,
+  store: StoreView,
   { from, to, by, batch, types, newest, after: start }: Range,
   { signal, retry }: RevertOptions,
 ): AsyncGenerator<ListedChange[]> {
@@ -253,7 +261,7 @@ const judge = ({ before, after, isMixed }: Touched, now: Plant | undefined) => {
 
 /** Returns the plants that were not reverted, and why. */
 export async function revertBlock(
-  store: ServedStore,
+  store: StoreView,
   block: readonly Touched[],
   writer: Writer,
   counts: ReturnType<typeof startCounts>,
@@ -289,7 +297,7 @@ function toWrite({ id, before, after }: Touched): PlantWrite {
 const NEVER = { match: ['""'] };
 
 /** Read-only. The sample has the current state of a plant, and the state that it would get. */
-export async function previewRange(store: ServedStore, range: Range, options: RevertOptions) {
+export async function previewRange(store: StoreView, range: Range, options: RevertOptions) {
   const counts = { plants: 0, revertible: 0, unchanged: 0, changedSince: 0 };
   const sample: { id: bigint; now: Content | undefined; before: Content | undefined }[] = [];
   const skipped: { id: bigint; now: Content | undefined }[] = [];

@@ -16,13 +16,22 @@ import type {
   TagPage,
   TagQuery,
 } from "./page.ts";
-import type { Scope, TokenQuery, TokenRecord } from "./token.ts";
+import type { Confinement, Scope, TokenQuery, TokenRecord } from "./token.ts";
 import type { StoreTracing } from "./trace.ts";
 import type { Webhook } from "./webhook.ts";
 import type { Done, Patch, PlantWrite } from "./write.ts";
 
+/** What the service has of a store: nobody reads or writes it without saying for whom. */
+export interface ServedStore extends Pick<TokenStore, "findToken" | "touchTokens"> {
+  /** The whole store costs nothing more: it is the store itself. */
+  for(confinement: "whole store"): WholeStore;
+  for(confinement: Confinement): StoreView;
+  /** Commits and syncs a write; rejects if that is not possible. */
+  probe(): Promise<void>;
+}
+
 /**
- * What requests need of a store. Guarantees of every engine:
+ * The store as a caller sees it, maybe confined. Guarantees of every engine:
  *
  * - Durable: a write's promise resolves after its commit has been synced, never before.
  * - Atomic: a write that rejects changed nothing, unless with `store_unavailable` or `internal`: then it
@@ -32,7 +41,7 @@ import type { Done, Patch, PlantWrite } from "./write.ts";
  * - Bounded: no promise stays pending longer than one commit and 1.02 times the configured time in the queue.
  * - Failures are Refusals of the catalogue; anything else is a defect.
  */
-export interface ServedStore extends TokenStore {
+export interface StoreView extends Pick<TokenStore, "listTokens" | "createToken" | "revokeToken"> {
   /** A repeated create is `replayed`. Rejects with `id_taken`, `store_full` or `disk_low`. */
   createPlant(plant: Plant, writer?: Writer): Promise<Created>;
 
@@ -74,6 +83,9 @@ export interface ServedStore extends TokenStore {
     refusal?: Refusal,
   ): Promise<readonly Done[]>;
 
+  /** What each write would do, one after the other. Changes nothing. */
+  rehearse(writes: readonly PlantWrite[], writer?: Writer): Promise<readonly (Done | Refusal)[]>;
+
   /**
    * A page of the journal. It has every change, written in the change's own transaction, in commit order: once a page
    * was read up to a number, no smaller number appears. Rejects with `changes_gone` if the journal is not complete
@@ -89,24 +101,28 @@ export interface ServedStore extends TokenStore {
   findChangeBefore(seq: number): Promise<number | undefined>;
 
   listWebhooks(): Promise<Webhook[]>;
-  /**
-   * Compare-and-set: replaces `last` with `next`. False, and nothing changed, if the stored version is not that of
-   * `last`; or, without a `last`, if the name or all places are taken, or another instance stores one at the same time.
-   */
-  putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean>;
-  listJobs(): Promise<Job[]>;
-  findJob(name: string): Promise<Job | undefined>;
-  /** As `putWebhook`. */
-  putJob(next: Job | undefined, last: Pick<Job, "name" | "version"> | undefined): Promise<boolean>;
-  /** Commits and syncs a write; rejects if that is not possible. */
-  probe(): Promise<void>;
+  /** Resolves to what is stored. Rejects with `webhook_name_taken` or `webhooks_full`. */
+  addWebhook(webhook: Webhook): Promise<Webhook>;
+  /** Compare-and-set: replaces `last` with `next`. False, and nothing changed, if the stored version is another one. */
+  putWebhook(next: Webhook | undefined, last: Webhook): Promise<boolean>;
 }
 
-export interface Store extends ServedStore {
-  readonly description: StoreDescription;
-  readonly writesWaiting: number;
+/** The store without a confinement, and what the service keeps there for itself. */
+export interface WholeStore extends StoreView, TokenStore {
   /** The page behind `readPlants`. It may block this thread for long. */
   listPlants(query: PlantQuery): Promise<PlantPage>;
+  listJobs(): Promise<Job[]>;
+  findJob(name: string): Promise<Job | undefined>;
+  /** Without a `last`, false if the name or all places are taken, or another instance stores one at the same time. */
+  putWebhook(next: Webhook | undefined, last: Webhook | undefined): Promise<boolean>;
+  /** The same. */
+  putJob(next: Job | undefined, last: Pick<Job, "name" | "version"> | undefined): Promise<boolean>;
+}
+
+/** The opened store, as commands on it and its engine have it. */
+export interface Store extends ServedStore, WholeStore {
+  readonly description: StoreDescription;
+  readonly writesWaiting: number;
   measureBytes(): Promise<number>;
   readFigures(): Promise<StoreFigures>;
   /** What the backups of an embedded store write into it. */

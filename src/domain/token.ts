@@ -1,10 +1,25 @@
-/** Scopes, and what is stored of a token. */
+/** Scopes and confinements, and what is stored of a token. */
 
 export const scopes = ["plants:read", "plants:write", "tokens:manage", "webhooks:manage"] as const;
 
 export type Scope = (typeof scopes)[number];
 
 export const plantScopes: readonly Scope[] = ["plants:read", "plants:write"];
+
+/** The plants with one of these tags, or all. */
+export type Confinement = "whole store" | readonly string[];
+
+/** The tags of a token, a webhook or a job; undefined for the whole store. */
+export interface Confined {
+  readonly tags?: readonly string[] | undefined;
+}
+
+export const confinementOf = ({ tags }: Confined): Confinement => tags ?? "whole store";
+
+/** Whether all of it is within the confinement. */
+export const covers = (confinement: Confinement, { tags }: Confined): boolean =>
+  confinement === "whole store" ||
+  (tags !== undefined && tags.every((tag) => confinement.includes(tag)));
 
 /** What the store keeps of a token: enough to authenticate it, never the token itself. */
 export interface TokenRecord {
@@ -15,6 +30,8 @@ export interface TokenRecord {
   /** Unique among the tokens that are not revoked. */
   readonly name: string;
   readonly scopes: readonly Scope[];
+  /** The plants that it sees and changes are those with one of these tags; undefined for the whole store. */
+  readonly tags: readonly string[] | undefined;
   readonly createdAtMs: number;
   readonly expiresAtMs: number | undefined;
   readonly lastUsedAtMs: number | undefined;
@@ -32,4 +49,6 @@ export interface TokenSummary
     Readonly<Record<"id" | "name" | "prefix" | "created", string>>,
     Readonly<Record<"expires" | "lastUsed" | "revoked" | "rate", string | null>> {
   readonly scopes: readonly string[];
+  /** null for the whole store. */
+  readonly tags: readonly string[] | null;
 }

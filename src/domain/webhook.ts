@@ -25,6 +25,8 @@ export interface Webhook {
   readonly name: string;
   readonly url: string;
   readonly types: readonly ChangeType[];
+  /** Sends only changes of plants with these tags; undefined for the whole store. */
+  readonly tags?: readonly string[] | undefined;
   /** In plain text, because every event is signed with it. */
   readonly secret: string;
   /** Signs too until `untilMs`, so a receiver can switch to the new one. */

@@ -4,6 +4,7 @@ import type { Writer } from "./change.ts";
 import { Refusal } from "./errors.ts";
 import { type Condition, findEntityTags } from "./entity-tag.ts";
 import { contentRule, findFault, findFaults, type PlantLimits, toFaults } from "./faults.ts";
+import { isAmong } from "./filter.ts";
 import { describe, isObject, parseJson } from "./json.ts";
 import { applyRules, joinFaults } from "./members.ts";
 import { parseObject, type Plant, readId, refuseFaults, refusePlant, toNewPlant } from "./plant.ts";
@@ -149,10 +150,19 @@ export function refusePatch(patch: Patch, limits: PlantLimits): Refusal | undefi
   return faults && refuseFaults(faults, patch, "");
 }
 
-/** Every write passes here, in the store and in dry runs, whichever way it came in. */
+/** Every write passes here, in the store and in dry runs, whichever way it came in. It depends on no stored plant. */
 export const refuseWrite = (write: PlantWrite, limits: PlantLimits): Refusal | undefined =>
-  write.kind === "patch"
+  (write.kind === "patch"
     ? refusePatch(write.patch, limits)
-    : write.plant && refusePlant(write.plant, limits);
+    : write.plant && refusePlant(write.plant, limits)) ?? refuseTag(write);
+
+/** A confined writer leaves every plant with one of its tags. A patch without a tag leaves the one that it finds. */
+function refuseTag({ kind, plant, patch, writer }: PlantWrite & { readonly patch?: Patch }) {
+  if (writer?.within === undefined || kind === "remove") return undefined;
+  const tag = kind === "patch" ? patch?.tag : plant?.tag;
+  const isKept = kind === "patch" && tag === undefined;
+  if (isKept || isAmong(writer.within, tag ?? undefined)) return undefined;
+  return new Refusal("tag_not_permitted");
+}
 
 export const parsePatchText = (text: string): Patch => parsePatch(parseJson(text));

@@ -243,7 +243,7 @@ async function writeBlock(batch: Batch, lines: readonly Line[]): Promise<void> {
   const startedAtMs = performance.now();
   const parsed = lines.map((line) => parseLine(line, isUpsert));
   const writes = parsed.filter((write): write is PlantWrite => !(write instanceof Refusal));
-  const stored = writes.length === 0 ? [] : await service.store.writePlants(writes, writer);
+  const stored = writes.length === 0 ? [] : await exchange.store.writePlants(writes, writer);
   const outcomes = stored.values();
   const durationMs = performance.now() - startedAtMs;
   const failed: Refusal[] = [];
@@ -285,7 +285,7 @@ async function writeTogether(batch: Batch, blocks: AsyncIterable<Line[]>): Promi
       writes.push({ ...write, line: line.number });
     }
     return retryWhileOverloaded(service.config.queueSecondsMax, () =>
-      service.store.writeAtomic(writes, writer, refusal),
+      exchange.store.writeAtomic(writes, writer, refusal),
     );
   });
   for (const [index, outcome] of outcomes.entries()) {

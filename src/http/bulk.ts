@@ -68,7 +68,7 @@ const changePlants =
     }: Input<object, ReturnType<typeof toBulk>, object, Patch | undefined>,
     exchange: Exchange,
   ): Promise<Plan> => {
-    const { store } = exchange.service;
+    const { store } = exchange;
     const bulk = { filter, except, patch };
     await openBulk(exchange, blockCharactersMax(exchange));
     const report = startBulkReport(startBulkCounts(), batch ?? nameBatch(kind));
@@ -134,7 +134,7 @@ export function acceptUpserts(
   digest: string,
   read: () => AsyncIterable<PlantWrite[]>,
 ): Promise<Response> {
-  const { store } = exchange.service;
+  const { store } = exchange;
   const report = startBulkReport(
     { ...startBulkCounts(), created: 0 },
     batch ?? nameBatch("upsert"),

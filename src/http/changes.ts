@@ -64,10 +64,10 @@ async function listChanges(
   { query, form }: Input<object, ChangeQuery>,
   exchange: Exchange,
 ): Promise<Response> {
-  const { service, isHead } = exchange;
+  const { isHead } = exchange;
   if (form === JSON_TYPE && !isHead) return listPage(exchange, query);
   // Read before the headers are sent, so a bad cursor gets an error status.
-  const { newest } = await service.store.readChanges({ ...query, limit: 0 });
+  const { newest } = await exchange.store.readChanges({ ...query, limit: 0 });
   const isPacked = NDJSON_TYPES.some((type) => type === form);
   const packer = isPacked ? openPacker(exchange) : undefined;
   const headers = {
@@ -108,7 +108,7 @@ const streamLines = (exchange: Exchange, query: ChangeQuery, packer: Packer | un
   );
 
 async function readPage(exchange: Exchange, query: ChangeQuery): Promise<ChangePage> {
-  const page = await exchange.service.store.readChanges(query);
+  const page = await exchange.store.readChanges(query);
   const characters = page.changes.reduce((sum, change) => sum + change.json.length, 0);
   requireRoomToAnswer(exchange, characters);
   return page;
@@ -116,16 +116,17 @@ async function readPage(exchange: Exchange, query: ChangeQuery): Promise<ChangeP
 
 async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSignal) {
   const { config, feed } = exchange.service;
-  const wantsAll = !isFiltered(query);
+  const readShared = isFiltered(query) ? undefined : feed.findSharedRead(exchange.store);
   let last = query.after;
   /** Bytes already sent of the chunk after `last`: a large plant goes out in pieces. */
   let sent = 0;
   const makePiece = async (): Promise<Uint8Array> => {
     signal.throwIfAborted();
     exchange.reserve(0, ANSWERS_SHARE);
-    const chunk = wantsAll
-      ? await feed.read(last)
-      : toChunk(last, await readPage(exchange, { ...query, after: last }));
+    const chunk =
+      readShared === undefined
+        ? toChunk(last, await readPage(exchange, { ...query, after: last }))
+        : await readShared(last);
     await feed.awaitTick();
     // Again: the readers before it hold their pieces now.
     exchange.reserve(0, ANSWERS_SHARE);
@@ -150,9 +151,9 @@ async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSign
       let piece: string | Uint8Array = "";
       if (sent > 0 || last < feed.newest) piece = await makeWhenRoom();
       else if (quietMs > 0) await within(quietMs, feed.changed.promise, signal);
-      // Heartbeat, with the cursor if a filter may have skipped changes. Never inside a half-sent event.
+      // Heartbeat, with the cursor if changes may have been skipped. Never inside a half-sent event.
       if (piece.length === 0 && sent === 0 && quietMs <= 0)
-        piece = wantsAll ? ":\n\n" : `:\nid: ${last}\n\n`;
+        piece = readShared === undefined ? `:\nid: ${last}\n\n` : ":\n\n";
       if (piece.length === 0) continue;
       yield piece;
       commentAtMs = performance.now() + config.commentSeconds * 1000;
@@ -163,7 +164,7 @@ async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSign
 }
 
 async function readHistory(
-  { service }: Exchange,
+  { store }: Exchange,
   query: Readonly<{ id: bigint; after: number; limit: number }>,
 ): Promise<string> {
   const endsAtMs = performance.now() + SEARCH_MS_MAX;
@@ -173,7 +174,7 @@ async function readHistory(
     `{"changes":[${shown.join(",")}]${next === undefined ? "" : `,"next":${next}`}}`;
   for (let { after } = query; ;) {
     const limit = query.limit - shown.length;
-    const page = await service.store.readChanges({ ...query, after, limit });
+    const page = await store.readChanges({ ...query, after, limit });
     for (const change of page.changes) {
       characters += change.json.length;
       if (characters > PAGE_CHARACTERS_MAX && shown.length > 0) return finish(after);
@@ -253,7 +254,7 @@ export const changeOperations: Endpoints = {
     answers: ok("The counts of each group.", json(list(ChangeCount)), "Link", "Last-Change"),
     fails: ["BadQuery", "ChangesGone"],
     run: async ({ query }, exchange) => {
-      const { counts, next: after, newest } = await countChanges(exchange.service.store, query);
+      const { counts, next: after, newest } = await countChanges(exchange.store, query);
       const shown = counts.map(({ startMs, by, batch, firstMs, lastMs, ...each }) =>
         Object.assign(
           { start: startMs === undefined ? undefined : formatTime(startMs), by, batch },

@@ -82,6 +82,7 @@ interface Definition<
   extends
     Omit<Described, "accepts">,
     Pick<Operation, "scopes" | "kind">,
+    Partial<Pick<Operation, "isWhole">>,
     Pick<Head, "forms" | "streamQuery"> {
   readonly path?: Path;
   readonly query?: Query;
@@ -118,7 +119,14 @@ export function operation<
   Parsed = undefined,
   Result = unknown,
 >(definition: Definition<Path, Query, Heads, Refined, Parsed, Result>): Endpoint {
-  const { refine, also, body, run, ...described } = definition as unknown as Erased;
+  const {
+    refine,
+    also,
+    body,
+    run,
+    isWhole = false,
+    ...described
+  } = definition as unknown as Erased;
   const read = createHeadParser(described, { ignoresQuery: described.scopes === undefined });
   const parse = (exchange: Exchange): Input => {
     const input = read(exchange);
@@ -129,6 +137,7 @@ export function operation<
   const { accepts, types = Object.keys(accepts ?? {}), ...how } = body ?? {};
   return {
     ...described,
+    isWhole,
     also,
     refine,
     accepts,
@@ -139,7 +148,8 @@ export function operation<
 }
 
 /** Without the types of its fields. */
-interface Erased extends Omit<Endpoint, "accepts" | "also" | "body" | "parse"> {
+interface Erased extends Omit<Endpoint, "isWhole" | "accepts" | "also" | "body" | "parse"> {
+  readonly isWhole?: boolean;
   readonly also?: { readonly scopes: readonly Scope[]; readonly when: (input: Input) => boolean };
   readonly body?: BodyOf<unknown, object>;
 }

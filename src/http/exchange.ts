@@ -5,8 +5,8 @@ import type { createRateLimiter, RateState } from "../auth/rate-limit.ts";
 import type { Config } from "../config.ts";
 import { Refusal } from "../domain/errors.ts";
 import type { PartsOfWriter, Writer } from "../domain/change.ts";
-import type { ServedStore } from "../domain/store.ts";
-import type { TokenRecord } from "../domain/token.ts";
+import type { ServedStore, StoreView } from "../domain/store.ts";
+import { type Confinement, confinementOf, type TokenRecord } from "../domain/token.ts";
 import { findParent, type SpanContext } from "../domain/trace.ts";
 import type { Log } from "../observe/log.ts";
 import type { Metrics } from "../observe/metrics.ts";
@@ -86,6 +86,7 @@ export class Exchange {
   /** Undefined if it is not sampled. */
   span: RequestSpan | undefined;
   private id: string | undefined;
+  private view: StoreView | undefined;
 
   constructor(service: Service, request: RoutedRequest, startedAtMs: number) {
     this.service = service;
@@ -116,6 +117,17 @@ export class Exchange {
     if (isLate && grown < 0) budget.noteDropped(-grown);
     this.bytesKept = bytesKept;
     this.bytesLeaving = bytesLeaving;
+  }
+
+  /** What the token may see and change. */
+  get confinement(): Confinement {
+    if (this.token === undefined) throw new Error("the request has no token");
+    return confinementOf(this.token);
+  }
+
+  /** The store as the token sees it. Operations have no other. */
+  get store(): StoreView {
+    return (this.view ??= this.service.store.for(this.confinement));
   }
 
   /** Aborted when the client leaves. It takes memory, so it is made on demand. */

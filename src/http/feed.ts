@@ -2,7 +2,7 @@
 
 import type { ChangePage } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
-import type { Store } from "../domain/store.ts";
+import type { ServedStore, StoreView } from "../domain/store.ts";
 import type { Log } from "../observe/log.ts";
 import { endOfTick } from "../tick.ts";
 
@@ -25,7 +25,7 @@ const CHUNKS_MAX = 64;
 const CHUNKS_BYTES_MAX = 4_194_304;
 
 export class Feed {
-  private readonly store: Pick<Store, "readChanges">;
+  private readonly store: StoreView;
   private readonly log: Log;
   /** Cache of recent chunks, oldest first: readers at the same cursor want the same. */
   private chunks: Chunk[] = [];
@@ -40,8 +40,8 @@ export class Feed {
   /** The service is draining: readers end, and resume at another instance or later. */
   isClosed = false;
 
-  constructor(store: Pick<Store, "readChanges">, log: Log) {
-    this.store = store;
+  constructor(store: Pick<ServedStore, "for">, log: Log) {
+    this.store = store.for("whole store");
     this.log = log;
   }
 
@@ -68,8 +68,13 @@ export class Feed {
     this.wokenAtMs = performance.now();
   }
 
+  /** How readers of the whole store read: together. Undefined for a confined one, which reads by itself. */
+  findSharedRead(view: StoreView): ((after: number) => Chunk | Promise<Chunk>) | undefined {
+    return view === this.store ? (after) => this.read(after) : undefined;
+  }
+
   /** The changes after this number. Concurrent reads of the same cursor are coalesced. */
-  read(after: number): Chunk | Promise<Chunk> {
+  private read(after: number): Chunk | Promise<Chunk> {
     const cached = this.find(after);
     if (cached !== undefined) return cached;
     const begun = this.reading.get(after);

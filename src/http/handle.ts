@@ -22,6 +22,8 @@ export interface Operation extends Pick<Head, "headers"> {
   /** The scopes that a token needs, all of them; none: any valid token. Undefined: open to all, as it shows no plant. */
   readonly scopes: readonly Scope[] | undefined;
   readonly kind: Kind;
+  /** It tells of the whole store, so it refuses confined tokens. */
+  readonly isWhole: boolean;
   /** Undefined if it ignores its body. */
   readonly body?: Body | undefined;
   /** Reads the URL and the headers, and judges them. */
@@ -166,6 +168,7 @@ export function createHandler(service: Service, route: Route | undefined) {
 export const openOperation = (run: Operation["run"], head: Head = {}): Operation => ({
   scopes: undefined,
   kind: "other",
+  isWhole: false,
   headers: head.headers,
   parse: createHeadParser(head, { ignoresQuery: true }),
   run,
@@ -203,6 +206,7 @@ function admitToken(exchange: Exchange, operation: Operation, token: TokenRecord
   exchange.token = token;
   exchange.rate = service.rates.take(token);
   requireScopes(token, scopes);
+  if (operation.isWhole && token.tags !== undefined) throw new Refusal("token_confined");
   if (kind === "batch") service.rates.requireBatch(token);
 }
 

@@ -14,7 +14,8 @@ import {
   LEFT_MAX,
 } from "../domain/job.ts";
 import { formatJson } from "../domain/json.ts";
-import type { ServedStore } from "../domain/store.ts";
+import type { ServedStore, WholeStore } from "../domain/store.ts";
+import { type Confinement, covers } from "../domain/token.ts";
 import type { Log } from "../observe/log.ts";
 
 const BEAT_MS = 1_000;
@@ -34,6 +35,8 @@ interface Run {
 
 export interface Order {
   readonly by: string | undefined;
+  /** Of the token. */
+  readonly confinement: Confinement;
   /** The job ends when this is no longer valid. */
   readonly authorization: string;
   readonly requestId: string;
@@ -71,7 +74,8 @@ interface Parts {
 
 export class Jobs {
   private isClosed = false;
-  private readonly store: ServedStore;
+  /** Names, places and leases are those of all jobs. */
+  private readonly store: WholeStore;
   private readonly authenticator: Pick<Authenticator, "watch">;
   private readonly log: Log;
   /** A record that this service has not seen change for this long has lost its writer. */
@@ -86,14 +90,19 @@ export class Jobs {
   private seen = new Map<string, Readonly<{ version: string; sinceMs: number }>>();
 
   constructor({ store, authenticator, log }: Parts, lostSeconds: number) {
-    this.store = store;
+    this.store = store.for("whole store");
     this.authenticator = authenticator;
     this.log = log;
     this.lostMs = lostSeconds * 1000;
   }
 
+  /** Those that the caller may see. */
+  async list(confinement: Confinement): Promise<ListedJob[]> {
+    return (await this.listAll()).filter((job) => covers(confinement, job));
+  }
+
   /** The jobs of all services on this store, oldest first. */
-  async list(): Promise<ListedJob[]> {
+  private async listAll(): Promise<ListedJob[]> {
     const jobs = await this.store.listJobs();
     const nowMs = performance.now();
     const { seen } = this;
@@ -111,8 +120,8 @@ export class Jobs {
     return listed;
   }
 
-  async find(name: string): Promise<ListedJob> {
-    const job = (await this.list()).find((one) => one.name === name);
+  async find(name: string, confinement: Confinement): Promise<ListedJob> {
+    const job = (await this.list(confinement)).find((one) => one.name === name);
     if (job === undefined) throw new Refusal("job_not_found");
     return job;
   }
@@ -125,7 +134,7 @@ export class Jobs {
     const job = await this.store.findJob(name);
     // Most names are of no job. The list tells whether it is lost.
     if (job === undefined || !isActive(job)) return;
-    const listed = (await this.list()).find((one) => one.name === name);
+    const listed = (await this.listAll()).find((one) => one.name === name);
     if (listed === undefined || listed.state === "ended") return;
     const isOver = listed.state === "lost" && (await this.store.putJob(endLost(listed), listed));
     if (!isOver) throw new Refusal("job_running");
@@ -141,15 +150,16 @@ export class Jobs {
   }
 
   private async startOnce(order: Order): Promise<Started> {
-    const { by, kind, request, report } = order;
+    const { by, confinement, kind, request, report } = order;
+    const tags = confinement === "whole store" ? undefined : confinement;
     const { batch: name } = report;
     const digest = new Bun.CryptoHasher("sha256")
-      .update(formatJson([by, kind, request]))
+      .update(formatJson([by, kind, request, ...(tags === undefined ? [] : [tags])]))
       .digest("hex");
     const id = crypto.randomUUID();
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       if (this.isClosed) throw new Refusal("shutting_down");
-      const jobs = await this.list();
+      const jobs = await this.listAll();
       const last = jobs.find((job) => job.name === name);
       const open = jobs.filter(isActive);
       if (last !== undefined && open.includes(last)) {
@@ -170,7 +180,7 @@ export class Jobs {
           await this.store.putJob(undefined, oldest);
         const startedAtMs = Date.now();
         const first = { report: { ...report }, left: [], version: `${id}/0` };
-        const job: Job = { name, kind, by, digest, startedAtMs, state: "running", ...first };
+        const job: Job = { name, kind, by, tags, digest, startedAtMs, state: "running", ...first };
         // If this rejects, the record may be stored. Then nobody runs it.
         this.unborn.add(id);
         const isStored = await this.store.putJob(job, last);
@@ -191,9 +201,9 @@ export class Jobs {
   /**
    * From then on no commit stores anything of it. One that is lost ends here. One that has ended stays as it is.
    */
-  async stop(name: string): Promise<ListedJob> {
+  async stop(name: string, confinement: Confinement): Promise<ListedJob> {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const job = await this.find(name);
+      const job = await this.find(name, confinement);
       if (job.state !== "running" && job.state !== "lost") return job;
       const next: Job =
         job.state === "lost"

@@ -26,12 +26,13 @@ export type Work = Pick<Order, "kind" | "request" | "report" | "run">;
 
 /** The answer to a request with `Prefer: respond-async`. */
 export async function answerAccepted(exchange: Exchange, work: Work): Promise<Response> {
-  const { authorization, service, token, requestId } = exchange;
+  const { authorization, service, token, requestId, confinement } = exchange;
   // Another instance can run it to its end.
   if (service.readiness.isDraining) throw new Refusal("shutting_down");
   const { job, isNew } = await service.jobs.start({
     ...work,
     by: token?.name,
+    confinement,
     authorization,
     requestId,
     onEnd: () => {
@@ -48,7 +49,7 @@ async function listJobs(
   { query: { batch } }: Input<object, Values<typeof jobFields>>,
   exchange: Exchange,
 ): Promise<Response> {
-  const all = await exchange.service.jobs.list();
+  const all = await exchange.service.jobs.list(exchange.confinement);
   const jobs = all.filter(({ name }) => (batch ?? name) === name);
   return answerText(exchange, `[${jobs.map(formatJob).join(",")}]`);
 }
@@ -57,7 +58,8 @@ async function stopJob(
   { query }: Input<object, Values<typeof stopFields>>,
   exchange: Exchange,
 ): Promise<Response> {
-  return answerText(exchange, formatJob(await exchange.service.jobs.stop(query.batch)));
+  const { service, confinement } = exchange;
+  return answerText(exchange, formatJob(await service.jobs.stop(query.batch, confinement)));
 }
 
 const EXAMPLE = "Tag 2 plants as tropical 2026-01-02T00:00:00.000Z";

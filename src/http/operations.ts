@@ -61,9 +61,9 @@ export function createRoutes(operations: ReturnType<typeof listOperations>): rea
   const routes = new Map<string, Route["operations"]>();
   for (const endpoint of Object.values(operations).flatMap(Object.values<Endpoint>)) {
     const [method, path] = splitPlace(endpoint);
-    const { scopes, kind, headers, body, parse, run, answer } = endpoint;
+    const { scopes, kind, isWhole, headers, body, parse, run, answer } = endpoint;
     // Every operation has the same object shape: the hot path reads it.
-    const served: Operation = { scopes, kind, headers, body, parse, run, answer };
+    const served: Operation = { scopes, kind, isWhole, headers, body, parse, run, answer };
     routes.set(path, { ...routes.get(path), [method]: served });
   }
   return Array.from(routes, ([path, ofPath]) => ({ path, operations: ofPath }));

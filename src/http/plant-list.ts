@@ -19,12 +19,13 @@ import {
   SORTED_STREAM_LENGTH,
   toOrder,
 } from "../domain/sort.ts";
+import type { StoreView } from "../domain/store.ts";
 import { CSV_HEAD, TIMED_CSV_HEAD } from "../format/csv.ts";
 import { answer, answerJson } from "./answer.ts";
 import { JSON_TYPE, NDJSON_TYPES } from "./body.ts";
 import { ANSWERS_SHARE } from "./budget.ts";
 import { type Endpoints, json, jsonAndLines, ok, operation } from "./endpoint.ts";
-import type { Exchange, Service } from "./exchange.ts";
+import type { Exchange } from "./exchange.ts";
 import {
   countFields,
   filterArguments,
@@ -123,7 +124,7 @@ export const plantListOperations: Endpoints = {
       "`exact` is false, `count` is a lower bound, and the next link continues the count: add up the counts. The answer may be up to two seconds old.",
     query: countFields,
     answers: ok("The count.", json(object(countMembers)), "Link"),
-    run: ({ query }, { service }) => service.store.countPlants(query),
+    run: ({ query }, { store }) => store.countPlants(query),
     answer: ({ count, exact, next }, _input, exchange) =>
       answerJson(exchange, { count, exact }, linkNext(exchange, undefined, next)),
     tool: {
@@ -148,7 +149,7 @@ export const plantListOperations: Endpoints = {
     query: tagFields,
     answers: ok("The tags.", json(list(text("bulb"))), "Link"),
     run: async ({ query }, exchange) => {
-      const { tags, next } = await exchange.service.store.listTags(query);
+      const { tags, next } = await exchange.store.listTags(query);
       return answerJson(exchange, tags, linkNext(exchange, query.limit, next));
     },
   }),
@@ -167,7 +168,7 @@ export const plantListOperations: Endpoints = {
       "Link",
     ),
     run: async ({ query }, exchange) => {
-      const { store } = exchange.service;
+      const { store } = exchange;
       const { tags, next } = await countTags(store, await store.listTags(query));
       return answerJson(exchange, tags, linkNext(exchange, query.limit, next));
     },
@@ -186,7 +187,7 @@ async function streamPlants(
     exchange,
     query,
     async (from, signal) => {
-      const page = await exchange.service.store.readPlants(from, isCsv ? "csv" : "ndjson", signal);
+      const page = await exchange.store.readPlants(from, isCsv ? "csv" : "ndjson", signal);
       return { text: page.text, next: nextQuery(from, page) };
     },
     {
@@ -225,7 +226,7 @@ async function listPage(query: PlantQuery, exchange: Exchange): Promise<Response
   const charactersMax = isFull ? SMALL_PAGE_CHARACTERS : undefined;
   const limit = isFull ? Math.min(query.limit, SMALL_PAGE_LENGTH) : query.limit;
   const cut = { ...query, limit, charactersMax };
-  const page = service.store.readPlants(cut, "json", openSort(exchange, cut));
+  const page = exchange.store.readPlants(cut, "json", openSort(exchange, cut));
   // On SQLite without an await: the answer holds its memory before the next request of the tick reads its page.
   const { text: body, next, nextPosition } = page instanceof Promise ? await page : page;
   const { sort } = query;
@@ -241,7 +242,7 @@ const TAG_COUNTS_MS_MAX = 1_000;
 
 /** At least one tag is counted, so every page gets further. */
 export async function countTags(
-  store: Pick<Service["store"], "countPlants">,
+  store: Pick<StoreView, "countPlants">,
   { tags, next }: TagPage,
   nowMs = () => performance.now(),
 ) {
@@ -275,7 +276,7 @@ async function findPlants(
   const signal = openSort(exchange, query);
   const endsAtMs = performance.now() + SEARCH_MS_MAX;
   for (let { after } = query; ;) {
-    const page = await exchange.service.store.readPlants({ ...query, after }, "json", signal);
+    const page = await exchange.store.readPlants({ ...query, after }, "json", signal);
     const isEmpty = page.text.length === "[]".length;
     if (isEmpty && page.next !== undefined && performance.now() < endsAtMs) after = page.next;
     else {

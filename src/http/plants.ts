@@ -74,7 +74,7 @@ export const plantOperations: Endpoints = {
       const { service, startedAtMs } = exchange;
       const freed = exchange.requireFree(query);
       if (freed !== undefined) await freed;
-      const outcome = await service.store.createPlant(plant, exchange.nameWriter(query.batch));
+      const outcome = await exchange.store.createPlant(plant, exchange.nameWriter(query.batch));
       if (outcome === "created") service.metrics.countCreates(performance.now() - startedAtMs);
       return outcome;
     },
@@ -100,8 +100,8 @@ export const plantOperations: Endpoints = {
     description: "One plant, with an entity tag that names its state.",
     path: plantPath,
     headers: readConditions,
-    run: async ({ path }, { service }) => {
-      const plant = await service.store.findPlant(path.id);
+    run: async ({ path }, { store }) => {
+      const plant = await store.findPlant(path.id);
       if (plant === undefined) throw new Refusal("plant_not_found");
       return plant;
     },
@@ -148,7 +148,7 @@ export const plantOperations: Endpoints = {
     run: async ({ query, headers, body: plant }, exchange) => {
       const writer = exchange.nameWriter(query.batch);
       await exchange.requireFree(writer);
-      await exchange.service.store.replacePlant(plant, conditionOf(headers), writer);
+      await exchange.store.replacePlant(plant, conditionOf(headers), writer);
       return plant;
     },
     answer: (plant, _input, exchange) => answerChanged(exchange, plant),
@@ -182,7 +182,7 @@ export const plantOperations: Endpoints = {
     run: async ({ path, query, headers, body: patch }, exchange) => {
       const writer = exchange.nameWriter(query.batch);
       await exchange.requireFree(writer);
-      return exchange.service.store.patchPlant(path.id, patch, conditionOf(headers), writer);
+      return exchange.store.patchPlant(path.id, patch, conditionOf(headers), writer);
     },
     answer: (plant, _input, exchange) => answerChanged(exchange, plant),
     answers: ok("The plant is on disk.", json(Plant), "ETag"),
@@ -211,7 +211,7 @@ export const plantOperations: Endpoints = {
     run: async ({ path, query, headers }, exchange) => {
       const writer = exchange.nameWriter(query.batch);
       await exchange.requireFree(writer);
-      await exchange.service.store.removePlant(path.id, conditionOf(headers), writer);
+      await exchange.store.removePlant(path.id, conditionOf(headers), writer);
     },
     answer: () => answer(204, null),
     answers: answering(204, "The plant is removed, on disk."),

@@ -53,7 +53,7 @@ async function revertChanges(
   { query, body: wanted }: Input<object, Values<typeof revertFields>, object, Wanted>,
   exchange: Exchange,
 ): Promise<Plan> {
-  const { store } = exchange.service;
+  const { store } = exchange;
   // A pass reserves what it collects.
   await openBulk(exchange, PAGE_BYTES);
   const range = await openRange(store, wanted);

@@ -174,6 +174,7 @@ function createMcpRoute(operations: ReturnType<typeof listOperations>): Route {
   const POST: Operation = {
     scopes: [],
     kind: "other",
+    isWhole: false,
     body: { types: [JSON_TYPE] },
     parse: createHeadParser({}),
     run: async (_input, exchange) => {

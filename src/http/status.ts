@@ -183,6 +183,7 @@ export const listStatusOperations = (config: Config): Endpoints => ({
     at: "GET /activity",
     scopes: ["plants:read"],
     kind: "other",
+    isWhole: true,
     summary: "Show the recent activity of this instance",
     description: ({ sampleSeconds }) =>
       `The last ${(SAMPLES_MAX * sampleSeconds) / 60} minutes in intervals, oldest first, with counts per interval; and recent requests, newest first.`,
@@ -194,6 +195,7 @@ export const listStatusOperations = (config: Config): Endpoints => ({
     at: "GET /metrics",
     scopes: ["plants:read"],
     kind: "other",
+    isWhole: true,
     summary: "Show metrics of this instance, for Prometheus",
     description: "Counters since the start of this instance, and figures as they are now.",
     run: showMetrics,

@@ -18,6 +18,7 @@ const describeToken = (_input: Input, { token }: Exchange) => ({
   name: token?.name,
   prefix: token?.prefix || undefined,
   scopes: token?.scopes,
+  tags: token?.tags,
   expires: formatTime(token?.expiresAtMs) ?? undefined,
 });
 
@@ -27,7 +28,7 @@ async function createToken({ body }: Input, exchange: Exchange): Promise<Respons
   requireScopes(token, grant.scopes);
   const excess = token && findExcess(grant, token, service.config.rateLimit);
   if (excess !== undefined) throw new Refusal("insufficient_scope", excess);
-  return answerJson(exchange, await issueToken(service.store, grant), undefined, 201);
+  return answerJson(exchange, await issueToken(exchange.store, grant), undefined, 201);
 }
 
 async function listTokens(
@@ -36,7 +37,7 @@ async function listTokens(
 ): Promise<Response> {
   // Tokens are listed by hash. The cursor sorts after every hash that begins with this id: digits are 0 to f.
   const from = after === undefined ? "" : `${after}g`;
-  const found = await exchange.service.store.listTokens({ after: from, limit: limit + 1 });
+  const found = await exchange.store.listTokens({ after: from, limit: limit + 1 });
   const page = found.slice(0, limit).map(summarize);
   const next = found.length > limit ? page.at(-1)?.id : undefined;
   return answerJson(exchange, page, linkNext(exchange, limit, next));
@@ -44,9 +45,8 @@ async function listTokens(
 
 async function revokeToken(
   { path: { id } }: Input<Values<typeof tokenPath>>,
-  { service }: Exchange,
+  { store, service: { config } }: Exchange,
 ): Promise<Response> {
-  const { store, config } = service;
   const [token] = await store.listTokens({ after: id, limit: 1 });
   if (token === undefined || summarize(token).id !== id) throw new Refusal("token_not_found");
   // PLANTSTORE_TOKEN manages tokens too, and cannot be revoked here.
@@ -69,6 +69,12 @@ const tokenMembers = {
   scopes: scopesShown,
   created: time("2026-01-01T00:00:00.000Z"),
   expires: maybe(time("2026-04-01T00:00:00.000Z")),
+  tags: maybe(
+    list(
+      text("indoor"),
+      "It sees and changes only plants with one of these tags; null for the whole store.",
+    ),
+  ),
   lastUsed: maybe(time(null, "Updated every 30 seconds.")),
   revoked: maybe(time(null)),
   rate: maybe(text(null, "null for the default rate of the service.")),
@@ -80,17 +86,28 @@ const OwnShape = object(
     name: text("till", "`PLANTSTORE_TOKEN` for the token from the service's environment."),
     prefix: text("pst_Ab12Cd", "Its first characters."),
     scopes: scopesShown,
+    tags: {
+      ...list(
+        text(),
+        "It sees and changes only plants with one of these tags. Absent for the whole store.",
+      ),
+      example: undefined,
+    },
     expires: time(undefined, "Absent if the token does not expire."),
   },
-  { optional: ["prefix", "expires"] },
+  { optional: ["prefix", "tags", "expires"] },
 );
 
-const { name, expires, rate } = grantRules;
+const { name, expires, tags, rate } = grantRules;
 const GrantShape = object(
   describeRules(grantRules, {
     name: text("till", `Unique among the tokens in use: ${name.expected}.`),
     scopes: list(text("plants:write", undefined, { enum: scopes }), undefined, { minItems: 1 }),
     expires: maybe(text("90d", `Never, or ${expires.expected}.`)),
+    tags: maybe({
+      ...list(text(), `Sees and changes only plants with one of these tags: ${tags.expected}.`),
+      example: undefined,
+    }),
     rate: maybe(text(undefined, `Requests and batch lines: ${rate.expected}.`)),
   }),
   { additionalProperties: false },
@@ -125,7 +142,7 @@ export const tokenOperations: Endpoints = {
     summary: "Create a token",
     description:
       "Answers with the token, which is shown only once. A token cannot grant a scope that it lacks, a later expiry " +
-      "than its own, or a higher rate. Each token has a rate of its own, so a rate does not bound what a token with " +
+      "than its own, a higher rate, or more than its tags. Each token has a rate of its own, so a rate does not bound what a token with " +
       "`tokens:manage` can do through others. " +
       "If the answer is lost, the name is taken: revoke that token, and create it again.",
     body: jsonBody(GrantShape, (value) => value),

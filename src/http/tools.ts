@@ -3,7 +3,6 @@
 import { describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/members.ts";
 import { describe, findPlainInt64, formatJson, isObject } from "../domain/json.ts";
-import { rehearse } from "../domain/decide.ts";
 import type { Scope } from "../domain/token.ts";
 import { type Done, parseWrite, type PlantWrite, refuseLine } from "../domain/write.ts";
 import { failureMembers, runLong } from "./bulk.ts";
@@ -198,8 +197,7 @@ function parseWrites({ writes, upsert }: Writing): PlantWrite[] {
 }
 
 async function writePlants(exchange: Exchange, order: Writing): Promise<object> {
-  const { service, token, startedAtMs } = exchange;
-  const { store } = service;
+  const { store, service, token, startedAtMs } = exchange;
   const writes = parseWrites(order);
   return runLong(exchange, async (signal) => {
     const writer = exchange.leaseWriter(order.batch);
@@ -209,11 +207,8 @@ async function writePlants(exchange: Exchange, order: Writing): Promise<object> 
     })();
     for await (const part of service.rates.pace(lines, token, signal)) paid.push(...part);
     let outcomes: readonly (Done | Refusal)[];
-    if (order.dryRun) {
-      const found = await Promise.all(paid.map(({ id: each }) => store.findPlant(each)));
-      const stored = new Map(paid.map(({ id: each }, index) => [each, found[index]]));
-      outcomes = rehearse(paid, (each) => stored.get(each), service.config);
-    } else if (order.atomic) outcomes = await store.writeAtomic(paid, writer);
+    if (order.dryRun) outcomes = await store.rehearse(paid, writer);
+    else if (order.atomic) outcomes = await store.writeAtomic(paid, writer);
     else outcomes = await store.writePlants(paid, writer);
     const created = outcomes.filter((outcome) => outcome === "created").length;
     if (!order.dryRun) service.metrics.countCreates(performance.now() - startedAtMs, created);

@@ -47,6 +47,12 @@ const webhookMembers = {
   name: text("shop"),
   url: text("https://shop.example/plants"),
   types: { ...types, example: changeTypes },
+  tags: maybe(
+    list(
+      text("indoor"),
+      "Sends only changes of plants with these tags: those of the token that added it; null for the whole store.",
+    ),
+  ),
   state: text("active", undefined, { enum: ["active", "paused"] }),
   reason: maybe(text(null, "Why it is paused.")),
   lastChange: int64(1_767_225_600_000_001, "The cursor: sending resumes after this change."),
@@ -107,11 +113,11 @@ function manage(
     ...(isNamed && { path: webhookPath }),
     ...(body && { body: jsonBody(body, (value) => value) }),
     run: async ({ path, body: input }: Input<{ readonly name?: string }>, exchange) => {
-      const { service, parent } = exchange;
+      const { service, parent, confinement } = exchange;
       // A test waits for its receiver, and the runtime's timer may fire early.
       exchange.limitIdle(2 * service.config.webhookSecondsMax);
       const { store, config, tracer } = service;
-      const context = { store, config, tracer, parent };
+      const context = { store, confinement, config, tracer, parent };
       const result = await webhookActions[action](context, path.name ?? "", input);
       if (shows === undefined) return answer(status, null);
       return answerJson(exchange, result, undefined, status);

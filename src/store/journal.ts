@@ -22,6 +22,7 @@ import {
   writerOf,
 } from "../domain/change.ts";
 import { createTally } from "../domain/change-count.ts";
+import { narrowChange } from "../domain/confinement.ts";
 import { Refusal } from "../domain/errors.ts";
 import { lengthOf, type Plant } from "../domain/plant.ts";
 
@@ -122,10 +123,11 @@ export function toExact(id: bigint): string | number {
 }
 
 /** A substring of every block that has a wanted entry; null matches any block. */
-export function partOf({ id, by, batch }: ChangeQuery): string | null {
+export function partOf({ within = [], id, by, batch }: ChangeQuery): string | null {
   if (id !== undefined) return `,${JSON.stringify(toExact(id))},`;
   if (batch !== undefined) return JSON.stringify(`\n${batch}`).slice(1, -1);
-  return by === undefined ? null : `,${JSON.stringify(by).slice(0, -1)}`;
+  if (by !== undefined) return `,${JSON.stringify(by).slice(0, -1)}`;
+  return within.length === 1 ? `,${JSON.stringify(within[0])}` : null;
 }
 
 /** The times between which a block has wanted entries, in milliseconds; null for no bound. */
@@ -276,13 +278,14 @@ export function createChangePage(query: ChangeQuery, newest: number, msMax = PAG
 
 /** What a page lists of the changes that it reads: those that are wanted, with runs folded, or only their counts. */
 function createListing(query: ChangeQuery) {
-  const { limit, fold, count } = query;
+  const { within, limit, fold, count } = query;
   const tally = count && createTally(count);
   let listed: { readonly change: Change; readonly folded: Folded | undefined; last: number }[] = [];
   return {
     /** False if the change is wanted, and the page is full. */
-    add(change: Change): boolean {
-      if (!isWanted(query, change)) return true;
+    add(entry: Change): boolean {
+      const change = within === undefined ? entry : narrowChange(entry, within);
+      if (change === undefined || !isWanted(query, change)) return true;
       if (tally !== undefined) return tally.add(change, limit);
       const { by, batch, type, seq } = change;
       const isFolded =

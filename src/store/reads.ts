@@ -294,6 +294,19 @@ export function* readChanges(source: Source, query: ChangeQuery): Read<ChangePag
   }
 }
 
+/**
+ * The tags of a read, in as many places as a power of two: there are few statements then. A place that is left is null,
+ * which no tag equals.
+ */
+export function toSlots(tags: readonly string[] = []): readonly (string | null)[] {
+  const slots = tags.length < 2 ? tags.length : 2 ** Math.ceil(Math.log2(tags.length));
+  return Array.from({ length: slots }, (_, slot) => tags[slot] ?? null);
+}
+
+/** Of each tag as many rows are read as of all together. */
+export const rowsOfEach = (slots: readonly unknown[], rows: number): number =>
+  Math.ceil(rows / (slots.length || 1));
+
 /** Engines answer whole numbers as bigints. */
 export const toKey = (key: bigint | Position["key"]): Position["key"] =>
   typeof key === "bigint" ? Number(key) : key;

@@ -21,6 +21,7 @@ const tokenColumns: Readonly<Record<keyof TokenRecord, string>> = {
   prefix: "prefix",
   name: "name",
   scopes: "scopes",
+  tags: "tags",
   createdAtMs: "created_at_ms",
   expiresAtMs: "expires_at_ms",
   lastUsedAtMs: "last_used_at_ms",
@@ -43,15 +44,23 @@ function toTokenRecord(row: TokenRow): TokenRecord {
     field,
     typeof value === "bigint" ? Number(value) : (value ?? undefined),
   ]);
-  const scopes = String(row.scopes).split(" ");
-  return { ...(Object.fromEntries(fields) as TokenRecord), scopes: scopes as Scope[] };
+  const scopes = String(row.scopes).split(/[ ,]/) as Scope[];
+  const tags = row.tags === null ? undefined : (JSON.parse(String(row.tags)) as string[]);
+  return { ...(Object.fromEntries(fields) as TokenRecord), scopes, tags };
 }
 
-const toValues = (token: TokenRecord) =>
-  Object.keys(tokenColumns).map((field) => {
-    const value = token[field as keyof TokenRecord] ?? null;
-    return typeof value === "object" ? (value?.join(" ") ?? null) : value;
-  });
+/**
+ * With commas if the token has tags. A version that does not know tags, still running beside this one, finds no scope
+ * then; and the token does not count as one that manages all others.
+ */
+const formatScopes = ({ scopes, tags }: TokenRecord): string =>
+  scopes.join(tags === undefined ? " " : ",");
+
+function toValues(token: TokenRecord): readonly (string | number | null)[] {
+  const tags = token.tags && JSON.stringify(token.tags);
+  const row = { ...token, scopes: formatScopes(token), tags };
+  return Object.keys(tokenColumns).map((field) => row[field as keyof TokenRecord] ?? null);
+}
 
 /** One statement stores any number of tokens: on a server, each statement costs a round trip and a sync. */
 function statementsOf({ prefix, lock, rows }: Dialect) {
@@ -75,7 +84,7 @@ function statementsOf({ prefix, lock, rows }: Dialect) {
           AND ' ' || t.scopes || ' ' LIKE '% ' || CAST($3 AS text) || ' %' ORDER BY t.hash ${lock}
       )
       UPDATE ${tokens} SET revoked_at_ms = CAST($2 AS bigint) WHERE hash = $1 AND revoked_at_ms IS NULL
-        AND (CAST($3 AS text) IS NULL OR EXISTS (SELECT 1 FROM usable WHERE usable.hash <> $1))`,
+        AND (CAST($3 AS text) IS NULL OR tags IS NOT NULL OR EXISTS (SELECT 1 FROM usable WHERE usable.hash <> $1))`,
   };
 }
 

@@ -1,5 +1,7 @@
 /** The store, over an engine: rules about writes, pages and counts. */
 
+import { confine } from "../domain/confinement.ts";
+import { rehearse } from "../domain/decide.ts";
 import { Refusal } from "../domain/errors.ts";
 import { needsScan } from "../domain/filter.ts";
 import type { Job } from "../domain/job.ts";
@@ -13,8 +15,9 @@ import {
 } from "../domain/page.ts";
 import { lengthOf, type Plant } from "../domain/plant.ts";
 import { FirstPositions } from "../domain/sort.ts";
-import type { Created, Store, StoreLimits } from "../domain/store.ts";
-import type { Webhook } from "../domain/webhook.ts";
+import type { Created, Store, StoreLimits, StoreView, WholeStore } from "../domain/store.ts";
+import type { Confinement } from "../domain/token.ts";
+import { type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
 import {
   type AtomicWrite,
   type Done,
@@ -35,6 +38,7 @@ export function createStore(engine: Engine, limits: StoreLimits): Store {
   const jobs = createRecords<Job>(engine, limits, "jobs");
   const stopTrimming = startTrimming(engine, limits);
   return {
+    for: forCaller as Store["for"],
     description,
     findPlant,
     probe,
@@ -53,7 +57,22 @@ export function createStore(engine: Engine, limits: StoreLimits): Store {
     ),
     ...createChanges(engine, limits.changesDays),
     ...createTokens(engine),
+    rehearse: async (writes, writer) => {
+      const found = await Promise.all(writes.map(({ id }) => findPlant(id)));
+      const stored = new Map(found.map((plant) => [plant?.id, plant]));
+      const signed = writes.map((write) => ({ ...write, writer }));
+      return rehearse(signed, (id) => stored.get(id), limits);
+    },
     listWebhooks: webhooks.list,
+    addWebhook: async (webhook) => {
+      for (let tries = 0; tries < TRIES_MAX; tries++) {
+        if (await webhooks.put(webhook, undefined)) return webhook;
+        const names = (await webhooks.list()).map(({ name }) => name);
+        if (names.includes(webhook.name)) throw new Refusal("webhook_name_taken");
+        if (names.length >= WEBHOOKS_MAX) throw new Refusal("webhooks_full");
+      }
+      throw new Refusal("store_busy");
+    },
     putWebhook: webhooks.put,
     listJobs: jobs.list,
     findJob: jobs.find,
@@ -65,6 +84,13 @@ export function createStore(engine: Engine, limits: StoreLimits): Store {
     },
   };
 }
+
+function forCaller(this: Store, confinement: Confinement): StoreView {
+  return confinement === "whole store" ? this : confine(this, confinement);
+}
+
+/** Attempts to add a webhook: another may be added meanwhile. */
+const TRIES_MAX = 20;
 
 const isSmallPage = (query: PlantQuery): boolean =>
   query.limit <= SMALL_PAGE_LENGTH && !needsScan(query);
@@ -121,21 +147,21 @@ type Writes = `${"create" | "replace" | "remove" | "patch"}Plant` | "createPlant
 function createWrites(
   queue: Engine["writes"],
   limits: StoreLimits,
-): Pick<Store, Writes | "writeAtomic"> {
+): Pick<WholeStore, Writes | "writeAtomic"> {
   const submit = (write: PlantWrite): Promise<unknown> => {
     const refusal = refuseWrite(write, limits);
     if (refusal !== undefined) return Promise.reject(refusal);
     return queue.submit(write, lengthOf(write.plant));
   };
 
-  const writePlants: Store["writePlants"] = async (writes, writer) => {
-    const outcomes: (Done | Refusal | undefined)[] = writes.map((write) =>
+  const writePlants: WholeStore["writePlants"] = async (writes, writer) => {
+    const signed = writes.map((write) => ({ ...write, writer }));
+    const outcomes: (Done | Refusal | undefined)[] = signed.map((write) =>
       refuseWrite(write, limits),
     );
-    const sound = writes.filter((_, index) => outcomes[index] === undefined);
-    const signed = sound.map((write) => ({ ...write, writer }));
+    const sound = signed.filter((_, index) => outcomes[index] === undefined);
     const lengths = sound.map(({ plant }) => lengthOf(plant));
-    const stored = (await queue.submitAll(signed, lengths)).values();
+    const stored = (await queue.submitAll(sound, lengths)).values();
     return outcomes.map((outcome) => outcome ?? (stored.next().value as Done | Refusal));
   };
 
@@ -163,16 +189,17 @@ function createWrites(
 
     writeAtomic: async (writes, writer, refusal) => {
       let refused = refusal;
-      const at = writes.findIndex((write) => {
+      const signed = writes.map((write) => ({ ...write, writer }));
+      const at = signed.findIndex((write) => {
         const own = refuseWrite(write, limits);
         refused = own === undefined ? refusal : refuseLine(write.line, own);
         return own !== undefined;
       });
-      const sound = at === -1 ? writes : writes.slice(0, at);
+      const sound = at === -1 ? signed : signed.slice(0, at);
       const { reason, message } = refused ?? {};
       const write: AtomicWrite = {
         kind: "atomic",
-        writes: sound.map((one) => ({ ...one, writer })),
+        writes: sound,
         refusal: reason && { reason, message: message as string },
       };
       const length = sound.reduce((sum, { plant }) => sum + lengthOf(plant), 0);

@@ -4,9 +4,10 @@ import { DAY_MS, formatTime } from "../domain/time.ts";
 import { changeTypes, findChangeTypes } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseMembers } from "../domain/members.ts";
-import type { ServedStore } from "../domain/store.ts";
+import type { ServedStore, StoreView } from "../domain/store.ts";
+import { type Confinement, confinementOf } from "../domain/token.ts";
 import type { SpanContext } from "../domain/trace.ts";
-import { type Attempt, joinAttempts, type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
+import { type Attempt, joinAttempts, type Webhook } from "../domain/webhook.ts";
 import type { Tracer } from "../observe/tracer.ts";
 import {
   createSecret,
@@ -21,12 +22,11 @@ import {
 /** Compare-and-set attempts: the sending instance writes the record once a second. */
 const CHANGES_MAX = 20;
 
-export type WebhookStore = Pick<ServedStore, "listWebhooks" | "putWebhook" | "readChanges">;
-
 const describe = (webhook: Webhook) => ({
   name: webhook.name,
   url: webhook.url,
   types: webhook.types,
+  tags: webhook.tags ?? null,
   state: webhook.paused === undefined ? "active" : "paused",
   reason: webhook.paused ?? null,
   lastChange: webhook.cursor,
@@ -41,7 +41,9 @@ export type ShownSecret = ShownWebhook & { readonly secret: string };
 export type ShownSkip = ShownWebhook & { readonly skipped: number | null };
 
 interface Context {
-  readonly store: WebhookStore;
+  readonly store: Pick<ServedStore, "for">;
+  /** Of the caller: it sees the webhooks within, and those that it adds send no more. */
+  readonly confinement: Confinement;
   readonly config: SendOptions;
   readonly tracer?: Tracer | undefined;
   /** The request's own span, or its caller's. */
@@ -50,24 +52,21 @@ interface Context {
 
 type Action = (context: Context, name: string, input?: unknown) => Promise<unknown>;
 
-/** Throws a Refusal if the name is taken or there are WEBHOOKS_MAX. Retries if another was added meanwhile. */
-export async function insertWebhook(store: WebhookStore, webhook: Webhook): Promise<void> {
-  for (let tries = 0; tries < CHANGES_MAX; tries++) {
-    if (await store.putWebhook(webhook, undefined)) return;
-    const names = (await store.listWebhooks()).map(({ name }) => name);
-    if (names.includes(webhook.name)) throw new Refusal("webhook_name_taken");
-    if (names.length >= WEBHOOKS_MAX) throw new Refusal("webhooks_full");
-  }
-  throw new Refusal("store_busy");
-}
+const viewOf = ({ store, confinement }: Context): StoreView => store.for(confinement);
+
+/** The changes that a webhook sends, whoever asks. */
+export const sentBy = ({ store }: Pick<Context, "store">, webhook: Webhook): StoreView =>
+  store.for(confinementOf(webhook));
 
 export const webhookActions = {
-  list: async ({ store }) => (await store.listWebhooks()).map(describe),
+  list: async (context) => (await viewOf(context).listWebhooks()).map(describe),
 
   show: async (context, name) => describe(await find(context, name)),
 
   /** Starts after the newest change. The secret is shown only here. */
-  add: async ({ store, config }, _name, input): Promise<ShownSecret> => {
+  add: async (context, _name, input): Promise<ShownSecret> => {
+    const { config } = context;
+    const store = viewOf(context);
     const fields = parseNewWebhook(input);
     const literal = findLiteral(fields.url);
     if (literal !== undefined && isPrivate(literal) && !config.webhooksPrivate)
@@ -85,8 +84,7 @@ export const webhookActions = {
       attempts: [],
       version: crypto.randomUUID(),
     };
-    await insertWebhook(store, webhook);
-    return { ...describe(webhook), secret };
+    return { ...describe(await store.addWebhook(webhook)), secret };
   },
 
   remove: async (context, name) => void (await change(context, name, () => undefined)),
@@ -105,7 +103,7 @@ export const webhookActions = {
   /** Skips the change that failed, and resumes at once. Idempotent: a second call skips no other change. */
   skip: async (context, name): Promise<ShownSkip> => {
     const webhook = await find(context, name);
-    const failed = webhook.failures === 0 ? undefined : await findNext(context.store, webhook);
+    const failed = webhook.failures === 0 ? undefined : await findNext(context, webhook);
     if (failed === undefined) return { ...describe(webhook), skipped: null };
     const shown = await update(context, name, ({ cursor }) => ({
       // If the cursor has moved, the change was delivered meanwhile, or the webhook was replayed.
@@ -123,10 +121,10 @@ export const webhookActions = {
 
   replay: async (context, name, input) => {
     const { from } = parseMembers(input, replayRules);
-    await find(context, name);
+    const webhook = await find(context, name);
     // Refuses a number that the journal does not have.
     const after = from === "newest" ? 0 : from;
-    const page = await context.store.readChanges({ after, limit: 1 });
+    const page = await sentBy(context, webhook).readChanges({ after, limit: 1 });
     // Not 0: if the oldest change is trimmed before it is sent, the webhook must report the gap.
     const start = (page.changes[0]?.seq ?? page.last + 1) - 1;
     const cursor = from === "newest" ? page.newest : from || start;
@@ -146,8 +144,8 @@ export const webhookActions = {
 
 const fresh = { failures: 0, nextAttemptAtMs: 0, waitMs: 0, holder: undefined };
 
-async function find({ store }: Context, name: string): Promise<Webhook> {
-  const found = (await store.listWebhooks()).find((webhook) => webhook.name === name);
+async function find(context: Context, name: string): Promise<Webhook> {
+  const found = (await viewOf(context).listWebhooks()).find((webhook) => webhook.name === name);
   if (found === undefined) throw new Refusal("webhook_not_found");
   return found;
 }
@@ -170,12 +168,13 @@ async function change(
     const webhook = await find(context, name);
     const changed = make(webhook);
     const next = changed && { ...changed, version: crypto.randomUUID() };
-    if (await context.store.putWebhook(next, webhook)) return next;
+    if (await viewOf(context).putWebhook(next, webhook)) return next;
   }
   throw new Refusal("store_busy");
 }
 
-async function findNext(store: WebhookStore, webhook: Webhook): Promise<number | undefined> {
+async function findNext(context: Context, webhook: Webhook): Promise<number | undefined> {
+  const store = sentBy(context, webhook);
   for (let after = webhook.cursor; ;) {
     const page = await store.readChanges({ after, limit: 1, types: webhook.types });
     const [first] = page.changes;

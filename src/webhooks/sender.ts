@@ -6,11 +6,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ChangePage, ListedChange } from "../domain/change.ts";
 import { Refusal } from "../domain/errors.ts";
+import type { ServedStore, WholeStore } from "../domain/store.ts";
 import { hasSucceeded, joinAttempts, type Webhook } from "../domain/webhook.ts";
 import type { Log } from "../observe/log.ts";
 import type { WebhookFacts } from "../observe/reporter.ts";
 import type { Tracer } from "../observe/tracer.ts";
-import type { WebhookStore } from "./manage.ts";
+import { sentBy } from "./manage.ts";
 import { deliver, type SendOptions, toEvent } from "./send.ts";
 
 interface Limits extends SendOptions {
@@ -49,11 +50,13 @@ interface Receiver {
 const HOLDER = crypto.randomUUID();
 
 export function createWebhookSender(
-  store: WebhookStore,
+  served: Pick<ServedStore, "for">,
   limits: Limits,
   log: Log,
   tracer?: Tracer,
 ) {
+  /** For the records, and for the newest number. */
+  const store = served.for("whole store");
   const leaseMs = limits.webhookLeaseSeconds * 1000;
   /** The lease minus the longest that one event can take. */
   const spareMs = leaseMs - limits.webhookSecondsMax * 1000;
@@ -127,7 +130,7 @@ export function createWebhookSender(
 
   async function sendAll(receiver: Receiver): Promise<void> {
     for (let hasMore = true; hasMore && !stopping.signal.aborted;) {
-      const page = await read(store, receiver.webhook);
+      const page = await read(served, receiver.webhook);
       for (const change of page.changes) {
         if (!(await sendInTurn(receiver, change))) return;
         update(receiver, { cursor: change.seq });
@@ -214,7 +217,8 @@ export function createWebhookSender(
     report: (): Promise<WebhookFacts[]> =>
       Promise.all(
         [...receivers.values()].map(async ({ webhook, sent, failed }) => {
-          const lagSeconds = webhook.cursor === newest ? 0 : await measureLag(store, webhook, ages);
+          const lagSeconds =
+            webhook.cursor === newest ? 0 : await measureLag(served, webhook, ages);
           const isPaused = webhook.paused !== undefined;
           return { name: webhook.name, isPaused, lagSeconds, sent, failed };
         }),
@@ -250,7 +254,7 @@ function findWaitMs(webhook: Webhook, retrySeconds: readonly number[]): number {
 }
 
 /** False if another writer won and took the lease. If it left the lease with us, its write is merged. */
-async function write(store: WebhookStore, receiver: Receiver, holder?: string): Promise<boolean> {
+async function write(store: WholeStore, receiver: Receiver, holder?: string): Promise<boolean> {
   while (!receiver.isLost) {
     const sinceMs = performance.now();
     const next = { ...receiver.webhook, holder, version: crypto.randomUUID() };
@@ -281,8 +285,13 @@ function adopt(receiver: Receiver, stored: Webhook): void {
 }
 
 /** At most LARGE_CHARACTERS, or one large change: a waiting webhook holds it in memory. */
-async function read(store: WebhookStore, { cursor, types }: Webhook): Promise<ChangePage> {
-  const page = await store.readChanges({ after: cursor, limit: PAGE_LENGTH, types });
+async function read(store: Pick<ServedStore, "for">, webhook: Webhook): Promise<ChangePage> {
+  const { cursor, types } = webhook;
+  const page = await sentBy({ store }, webhook).readChanges({
+    after: cursor,
+    limit: PAGE_LENGTH,
+    types,
+  });
   let left = LARGE_CHARACTERS;
   const full = page.changes.findIndex(({ json }) => (left -= json.length) <= 0);
   const end = page.changes[full];
@@ -325,12 +334,15 @@ class Ages {
   }
 }
 
-async function measureLag(store: WebhookStore, { cursor, types }: Webhook, ages: Ages) {
+async function measureLag(store: Pick<ServedStore, "for">, webhook: Webhook, ages: Ages) {
+  const { cursor, types } = webhook;
   const findTimeMs = (): Promise<number> =>
-    store.readChanges({ after: cursor, limit: 1, types }).then(
-      ({ changes }) => changes[0]?.atMs ?? Date.now(),
-      () => cursor / 1000,
-    );
+    sentBy({ store }, webhook)
+      .readChanges({ after: cursor, limit: 1, types })
+      .then(
+        ({ changes }) => changes[0]?.atMs ?? Date.now(),
+        () => cursor / 1000,
+      );
   return (await ages.measureMs(cursor, findTimeMs)) / 1000;
 }
 

@@ -65,6 +65,7 @@ describe("a JWT", () => {
     [{ scope: "openid" }, { scopes: [] }],
     [{ scope: { "plants:read": true } }, { scopes: [] }],
     [{ scope: undefined }, { scopes: [] }],
+    [{ plantstore_tags: ["indoor", "bulbs", "indoor"] }, { tags: ["bulbs", "indoor"] }],
   ])("with %j is accepted as %j", async (claims, shown, header = {}) => {
     expect(await identify(await issuer.sign({ ...claims }, { ...header }))).toMatchObject(shown);
   });
@@ -137,6 +138,14 @@ const withKey = (kid: unknown, head: object = {}): Promise<string> =>
   issuer.sign({}, { ...head, kid }, attacker.key);
 
 const forged: readonly (readonly [what: string, check: string, make: () => unknown])[] = [
+  ...["indoor", null, false, {}, [], [1], Array.from({ length: 33 }, (_, tag) => `t${tag}`)].map(
+    (claim) =>
+      [
+        `with the tags ${JSON.stringify(claim)?.slice(0, 20)}`,
+        "plantstore_tags",
+        () => issuer.sign({ plantstore_tags: claim }),
+      ] as const,
+  ),
   ["without a signature, by alg none", "alg", () => assemble({ alg: "none" }, "")],
   ["signed by HMAC with the public key", "alg", async () => signHmac(await toPem(keys.RS256))],
   ["by an algorithm that is not pinned", "alg", () => assemble({ alg: "RS512" })],

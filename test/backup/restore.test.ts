@@ -230,7 +230,9 @@ describe("a copy with the segments after it", () => {
 
   test("has the tokens and webhooks of the moment, also where a name was given again", async () => {
     const { store, append, copy, restore, readChanges, create } = await makeScene();
-    const token = () => toRecord(mintToken(), { name: "till", scopes, createdAtMs: Date.now() });
+    const tags = ["indoor", "ü"];
+    const token = () =>
+      toRecord(mintToken(), { name: "till", scopes, tags, createdAtMs: Date.now() });
     const old = token();
     const hook = (name: string, version: string) =>
       ({ name, version, url: version, attempts: [], failures: 0, nextAttemptAtMs: 0 }) as never;

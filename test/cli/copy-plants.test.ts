@@ -196,10 +196,15 @@ describe("copying plants", () => {
 test("a webhook is copied although another instance adds one at the same moment", async () => {
   await using stores = await openStores();
   const { from, to } = stores;
-  await webhookActions.add({ store: from, config }, "", { url: "https://shop.example/" });
+  await webhookActions.add({ store: from, confinement: "whole store", config }, "", {
+    url: "https://shop.example/",
+  });
   let refusals = 2;
   const contended = but(to, {
-    putWebhook: async (...asked) => refusals-- <= 0 && to.putWebhook(...asked),
+    addWebhook: async (webhook) => {
+      if (refusals-- > 0) throw new Refusal("store_busy");
+      return to.addWebhook(webhook);
+    },
   });
   const report = createReport();
   await copyWebhooks(from, contended, report);

@@ -44,7 +44,7 @@ test("token create, list and revoke share the store with a running service, down
   expect(Date.now() - Date.parse(String(till?.["lastUsed"]))).toBeLessThan(3_600_000);
   expect(first?.["lastUsed"]).toBeNull();
   const { stdout } = await at.run("token", "list");
-  expect(stdout).toMatch(/^NAME +PREFIX +SCOPES +CREATED +EXPIRES +LAST USED +RATE +STATE$/m);
+  expect(stdout).toMatch(/^NAME +PREFIX +SCOPES +TAGS +CREATED +EXPIRES +LAST USED +RATE +STATE$/m);
   expect(stdout).toMatch(/^first +pst_\w{6}… .* never .* active$/m);
 });
 
@@ -59,9 +59,14 @@ test("token create, list and revoke work through a service, on a machine without
   const taken = failure(1, 'A token named "till" is in use');
   expect(await manage("create", "--name", "till")).toEqual(taken);
   expect((await manage("list")).stdout).toMatch(/^till +pst_\w{6}… +plants:read,plants:write /m);
+  const confined = await manage("create", "--name", "shelf", "--tags", "indoor, bulbs", "--json");
+  expect(JSON.parse(confined.stdout)).toMatchObject({ tags: ["bulbs", "indoor"] });
+  expect((await manage("list")).stdout).toMatch(/^shelf .* bulbs,indoor /m);
+  await manage("revoke", "shelf");
   expect((await manage("revoke", "till")).stdout).toStartWith("Revoked till ");
   expect(JSON.parse((await manage("list", "--json")).stdout)).toMatchObject([
-    { name: "till", revoked: expect.any(String) },
+    { name: "till", tags: null, revoked: expect.any(String) },
+    { name: "shelf" },
   ]);
   const asTill = { PLANTSTORE_TOKEN: await grantToken(service, plantScopes) };
   expect(await runCommand(["token", "list", "--url", service.url], asTill)).toEqual(
@@ -75,6 +80,11 @@ test("token: what is wrong is refused and changes nothing", async () => {
   for (const [args, exitCode, says] of [
     [`create --name ${"a".repeat(65)}`, 2, "--name"],
     ["create --name a --scopes plants:eat", 2, 'got "plants:eat"'],
+    [
+      `create --name a --tags ${"t,".repeat(3)}${Array.from({ length: 33 }, (_, tag) => tag).join()}`,
+      2,
+      "--tags: expected 1 to 32 tags",
+    ],
     ["create --name a --expires 90", 2, 'got the string "90"'],
     ["create --name a --expires 2020-01-31", 2, "a date or time in the future"],
     ["create --name a --rate 100/day", 2, "--rate: "],
@@ -100,6 +110,7 @@ test("token create --json prints the token and its facts", async () => {
     name: "till",
     prefix: String(token).slice(0, 10),
     scopes: ["plants:read", "plants:write"],
+    tags: null,
     created: expect.any(String),
     expires: "2090-01-31T16:00:30.000Z",
     lastUsed: null,

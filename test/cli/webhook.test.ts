@@ -21,6 +21,8 @@ import { makeWebhook, type Received, startReceiver, verify } from "../support/re
 import { findFreePort } from "../support/postgres-files.ts";
 import { getText, sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { until } from "../support/until.ts";
+import { fakeStore } from "../support/stores.ts";
+import type { Store } from "../../src/domain/store.ts";
 
 const settings = { PLANTSTORE_TOKEN: TEST_TOKEN, PLANTSTORE_WEBHOOKS_PRIVATE: "true" };
 
@@ -180,11 +182,9 @@ const CURSOR = 1_767_225_605_000_000;
 const makeShop = (name: string, url = "http://127.0.0.1:9/") =>
   makeWebhook(name, { cursor: CURSOR, url });
 
-type Store = Parameters<typeof createWebhookSender>[0];
-
 function startSender(store: Pick<Store, "listWebhooks" | "readChanges">) {
   const sender = createWebhookSender(
-    { ...store, putWebhook: async () => true },
+    fakeStore({ ...store, putWebhook: async () => true }),
     senderLimits,
     silent,
   );

@@ -5,7 +5,7 @@ import { expect, test } from "bun:test";
 import type { Writer } from "../../src/domain/change.ts";
 import type { Refusal } from "../../src/domain/errors.ts";
 import type { Job } from "../../src/domain/job.ts";
-import type { ServedStore } from "../../src/domain/store.ts";
+import type { Store } from "../../src/domain/store.ts";
 import type { PlantWrite } from "../../src/domain/write.ts";
 import { mintToken, toRecord } from "../../src/auth/token.ts";
 import { engine, openTestDatabase, openTestStore } from "../support/database.ts";
@@ -34,7 +34,7 @@ const writer: Writer = { token: "n", batch: job.name, lease: { run: "mine", toke
 
 const replaced: Job = { ...job, version: "theirs/0" };
 const ends: Readonly<
-  Record<string, readonly [string, (other: ServedStore, last: Job) => Promise<boolean>]>
+  Record<string, readonly [string, (other: Store, last: Job) => Promise<boolean>]>
 > = {
   "was stopped": [
     "job_stopped",

@@ -26,6 +26,7 @@ const makeToken = (name: string, more: Partial<TokenRecord> = {}): TokenRecord =
   prefix: `pst_${name}`,
   name,
   scopes: ["plants:read"],
+  tags: undefined,
   createdAtMs: 1_000,
   expiresAtMs: undefined,
   lastUsedAtMs: undefined,
@@ -101,7 +102,11 @@ describe("tokens that are taken over from another store", () => {
   test("stores what is not there with every field, once", async () => {
     await using store = await openTestStore();
     const scopes = ["plants:write"] as const;
-    const tokens = [makeToken("a"), makeToken("b", full), makeToken("c", { scopes })];
+    const tokens = [
+      makeToken("a"),
+      makeToken("b", full),
+      makeToken("c", { scopes, tags: ["", "a,b", "ü"] }),
+    ];
     for (let times = 0; times < 2; times++) {
       expect(await store.adoptTokens(tokens)).toEqual([]);
       expect(await readInOrder(store)).toEqual(tokens);

@@ -49,6 +49,7 @@ describe("tokens", () => {
       id: hashToken(token).slice(0, 16),
       prefix: token.slice(0, 10),
       scopes: both,
+      tags: null,
       created: expect.any(String),
       expires: new Date(Date.parse(made.created) + 90 * 86_400_000).toISOString(),
       lastUsed: null,

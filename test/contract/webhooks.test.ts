@@ -12,6 +12,7 @@ import { limits } from "../support/limits.ts";
 import { type Received, startReceiver, verify } from "../support/receiver.ts";
 import { getJson, grantToken, send, startService, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
+import { fakeStore } from "../support/stores.ts";
 
 type Shown = ShownSecret & ShownSkip;
 
@@ -329,7 +330,7 @@ describe("a sender that stops", () => {
     const listed = Promise.withResolvers<void>();
     const listWebhooks = async () => (listed.resolve(), []);
     const never = { ...service.config, webhookPollMs: 3_600_000 };
-    const sender = createWebhookSender({ ...service.store, listWebhooks }, never, log);
+    const sender = createWebhookSender(fakeStore({ ...service.store, listWebhooks }), never, log);
     sender.start();
     await listed.promise;
     await sender.stop();

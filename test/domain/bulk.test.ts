@@ -6,7 +6,7 @@ import { plantsOf } from "../../src/cli/store-client.ts";
 import { previewBulk, writeBlock } from "../../src/domain/bulk.ts";
 import { Refusal } from "../../src/domain/errors.ts";
 import type { Plant } from "../../src/domain/plant.ts";
-import type { ServedStore, Store } from "../../src/domain/store.ts";
+import type { Store, StoreView } from "../../src/domain/store.ts";
 import type { PlantWrite } from "../../src/domain/write.ts";
 import { defaults } from "../support/limits.ts";
 
@@ -75,7 +75,7 @@ test("a preview looks up excepted plants together, up to a bound, and each once"
       // Some do not match, and some are not there.
       return id % 4n === 0n ? undefined : { id, name: id % 2n === 0n ? "fern" : "rose", tag: "t" };
     },
-  } as unknown as ServedStore;
+  } as unknown as StoreView;
   const ids = Array.from({ length: 2_000 }, (_, id) => BigInt(id));
   const options = {
     signal: new AbortController().signal,

@@ -3,7 +3,7 @@
 import { expect, test } from "bun:test";
 import { type Change, listChange } from "../../src/domain/change.ts";
 import { previewRange } from "../../src/domain/revert.ts";
-import type { ServedStore } from "../../src/domain/store.ts";
+import type { StoreView } from "../../src/domain/store.ts";
 
 const named = (name: string) => ({ id: 1n, name });
 const replaced = (seq: number, before: string, after: string): Change => ({
@@ -27,7 +27,7 @@ test("a plant that others changed between two changes of the range is left alone
       hasMore: false,
     }),
     findPlant: async () => named("e"),
-  } as unknown as ServedStore;
+  } as unknown as StoreView;
   const { plants, changedSince } = await previewRange(
     store,
     { after: 0, newest: 4, by: "till" },

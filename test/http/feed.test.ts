@@ -11,6 +11,7 @@ import { limits } from "../support/limits.ts";
 import { bearer, getText, send, startService, type TestService } from "../support/service.ts";
 import { until } from "../support/until.ts";
 import { getHead, sendDeaf } from "../support/wire.ts";
+import { fakeStore } from "../support/stores.ts";
 
 export const groups = ["sqlite"];
 
@@ -22,11 +23,15 @@ const untilReaders = (service: TestService, count: number): Promise<void> =>
     (await getText(service, "/metrics")).includes(`plantstore_feed_readers ${count}\n`),
   );
 
-const createFeed = (readChanges: () => Promise<ChangePage>): Feed =>
-  new Feed(
-    { readChanges },
+/** The reads that its readers share. */
+function shareReads(readChanges: () => Promise<ChangePage>) {
+  const store = fakeStore({ readChanges });
+  const feed = new Feed(
+    store,
     createLog("error", () => undefined),
   );
+  return feed.findSharedRead(store) as NonNullable<ReturnType<Feed["findSharedRead"]>>;
+}
 
 describe.concurrent("a reader of events", () => {
   test("gets comments while no event matches", async () => {
@@ -65,22 +70,25 @@ describe.concurrent("a reader of events", () => {
 test("readers at one cursor share one read of the journal", async () => {
   let reads = 0;
   const change = { seq: 5, atMs: 0, type: "created", json: "{}" } as const;
-  const feed = createFeed(async () => {
+  const read = shareReads(async () => {
     reads++;
     return { changes: [change, { ...change, seq: 7 }], last: 7, hasMore: false, newest: 7 };
   });
-  const chunks = await Promise.all(Array.from({ length: 50 }, async () => feed.read(3)));
+  const chunks = await Promise.all(Array.from({ length: 50 }, async () => read(3)));
   expect([new Set(chunks).size, reads]).toEqual([1, 1]);
-  expect([await feed.read(3), reads]).toEqual([chunks[0] as (typeof chunks)[0], 1]);
+  expect([await read(3), reads]).toEqual([chunks[0] as (typeof chunks)[0], 1]);
   // Inside the chunk there is the remainder, and before its first change the journal is read.
-  expect([(await feed.read(5)).changes.map(({ seq }) => seq), reads]).toEqual([[7], 1]);
-  expect([await feed.read(4), reads]).toEqual([chunks[0] as (typeof chunks)[0], 1]);
-  await feed.read(2);
+  expect([(await read(5)).changes.map(({ seq }) => seq), reads]).toEqual([[7], 1]);
+  expect([await read(4), reads]).toEqual([chunks[0] as (typeof chunks)[0], 1]);
+  await read(2);
   expect(reads).toBe(2);
 });
 
 test("readers take turns with other requests", async () => {
-  const feed = createFeed(() => Promise.reject(new Error("not read")));
+  const feed = new Feed(
+    fakeStore({}),
+    createLog("error", () => undefined),
+  );
   const served: string[] = [];
   const turns = [1, 2, 3].map(async () => {
     await feed.awaitTick();

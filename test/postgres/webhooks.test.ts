@@ -57,7 +57,10 @@ test("instances that add webhooks at the same time pass no bound, and use all of
   await server.run(`INSERT INTO plantstore_webhooks (name, version, record)
     SELECT id, '', json_build_object('name', id::text) FROM generate_series(1, 30) AS id`);
   const add = (store: Store, name: string): Promise<unknown> =>
-    webhookActions.add({ store, config }, "", { url: "https://shop.example/", name });
+    webhookActions.add({ store, confinement: "whole store", config }, "", {
+      url: "https://shop.example/",
+      name,
+    });
   const added = await Promise.allSettled(
     Array.from({ length: 6 }, (_, id) => add(stores[id % 3] as Store, `shop-${id}`)),
   );

@@ -411,7 +411,7 @@ export function toLine(operation: Operation): string {
 export function sendOperation(
   url: string,
   operation: Operation,
-  options: Pick<Sent, "signal" | "keepalive"> = {},
+  options: Pick<Sent, "signal" | "keepalive" | "headers"> = {},
 ): Promise<Response> {
   const { kind } = operation;
   if (kind === "upsert" || kind === "discard")
@@ -435,7 +435,10 @@ export function sendOperation(
   const sent: Sent = body === undefined ? options : { ...options, body };
   const { ifMatch } = operation as { readonly ifMatch?: StoredPlant };
   if (ifMatch === undefined) return send({ url }, METHODS[kind], path, sent);
-  return send({ url }, METHODS[kind], path, { ...sent, headers: { "if-match": etagOf(ifMatch) } });
+  return send({ url }, METHODS[kind], path, {
+    ...sent,
+    headers: { ...sent.headers, "if-match": etagOf(ifMatch) },
+  });
 }
 
 /** One answer, or one for each line of an array. Rejects if the body breaks off. */

@@ -181,11 +181,12 @@ export async function grantToken(
 export async function walkPages(
   service: TestService,
   path: string,
+  headers: Sent["headers"] & {} = {},
 ): Promise<{ items: unknown[]; pages: number }> {
   const items: unknown[] = [];
   let pages = 0;
   for (let next: string | undefined = path; next !== undefined; pages++) {
-    const response = await send(service, "GET", next);
+    const response = await send(service, "GET", next, { headers });
     if (response.status !== 200) throw new Error(`${next} answers ${response.status}`);
     items.push(...((await response.json()) as unknown[]));
     next = /^<([^>]*)>; rel="next"$/.exec(response.headers.get("link") ?? "")?.[1];

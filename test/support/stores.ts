@@ -3,6 +3,7 @@
 import { Database } from "bun:sqlite";
 import { cpSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import type { Store } from "../../src/domain/store.ts";
 import { openDatabase } from "../../src/store/sqlite/database.ts";
 import { makeTemporaryFolder } from "./folder.ts";
 import type { StoredPlant } from "./plants.ts";
@@ -118,4 +119,10 @@ export function makeSpoiltStores(folder: string): void {
   overwrite(join(folder, "unindexed.db"), "plant 1999tag 4", "plant 1999tag 9");
   alter(join(folder, "foreign.db"), "CREATE TABLE theirs (x)");
   writeFileSync(join(folder, "text.txt"), "not a database".repeat(100));
+}
+
+/** A store of these parts alone, for any caller. */
+export function fakeStore(parts: Partial<Store>): Store {
+  const store = { ...parts, for: () => store } as unknown as Store;
+  return store;
 }

@@ -6,17 +6,21 @@ import {
   TAG_PREFIX_CHARACTERS,
   TAG_PREFIXES_MAX,
 } from "../../domain/page.ts";
+import { tagsOf } from "../../domain/filter.ts";
+import { INT64_MAX } from "../../domain/json.ts";
 import { lengthOf, type Plant } from "../../domain/plant.ts";
 import { KEY_CHARACTERS } from "../../domain/sort.ts";
 import {
   createTextReader,
   readLater,
+  rowsOfEach,
   selectBetween,
   type SentRow,
   type Source,
   type TimedRow,
   toKey,
   toPlant,
+  toSlots,
   valuesOf,
 } from "../reads.ts";
 import { CHANGES_MS_MAX, findLastBreak, readBlocks } from "./changes.ts";
@@ -47,7 +51,7 @@ export const createSource = (connection: Connection, scanRowsMax: number, newest
     const length = PIECE_LENGTHS.find((known) => known >= wanted) ?? PIECE_ROWS_MAX;
     const columns = query.hasTimes ? `${SHORT_COLUMNS}, changed_at_ms` : SHORT_COLUMNS;
     const rows = await connection.query<SentRow>(
-      `SELECT ${columns} ${rowsOf(query, length)}`,
+      selectRows(columns, query, length),
       startOf(query, firstId),
     );
     const last = rows.length < length ? undefined : rows.at(-1)?.id;
@@ -57,38 +61,43 @@ export const createSource = (connection: Connection, scanRowsMax: number, newest
   findTexts: (ids) => findTexts(connection, ids),
 
   sort: async (query, sort, firstId, bound) => {
+    const tags = toSlots(tagsOf(query));
+    const length = rowsOfEach(tags, SORT_ROWS);
     const type = sort.by === "changed" ? "bigint" : "text";
     const between = selectBetween(
       sort,
-      [`$3::${type}`, "$4::bigint"],
-      [`$5::${type}`, "$6::bigint"],
+      [`$2::${type}`, "$3::bigint"],
+      [`$4::${type}`, "$5::bigint"],
     );
+    const keyed = selectTagged(`id, ${sortKeys[sort.by]} AS key`, query, length, 6).join(UNION);
     const rows = await connection.query<SortRow>(
       // The ids are read twice: storing the keys of the piece would cost more.
-      `WITH ends AS (
-      SELECT count(*) AS count, max(id) AS last FROM (SELECT id ${rowsOf(query, SORT_ROWS)}) AS piece
-    ), best AS (
-      SELECT id, key FROM (SELECT id, ${sortKeys[sort.by]} AS key ${rowsOf(query, SORT_ROWS)}) AS piece
-        ${between} LIMIT $7::int
+      `WITH piece_end AS (${selectPieceEnd(query, length, 6)}), best AS (
+      SELECT id, key FROM (SELECT * FROM (${keyed}) AS parts ${UP_TO_END}) AS piece
+        ${between} LIMIT $6::int
     )
-    SELECT id, key, count, last FROM ends
-    LEFT JOIN best ON $2::text IS NULL OR true -- Gives the parameter a type, even without a tag.`,
-      [firstId, query.tag ?? null, ...valuesOf(sort.after), ...valuesOf(bound), query.limit + 1],
+    SELECT id, key, last FROM piece_end LEFT JOIN best ON true`,
+      [firstId, ...valuesOf(sort.after), ...valuesOf(bound), query.limit + 1, ...tags],
     );
     // The row of a piece without any has no id.
     const positions = Array.from(rows).flatMap(({ id, key }) =>
       id === null ? [] : { id, key: toKey(key) },
     );
-    return { positions, next: Number(rows[0]?.count) < SORT_ROWS ? undefined : rows[0]?.last };
+    return { positions, next: rows[0]?.last ?? undefined };
   },
 
   count: async (query, firstId) => {
-    const [row] = await connection.query<Record<"count" | "last", bigint>>(
-      `SELECT count(*) AS count, max(id) AS last FROM (SELECT id ${rowsOf(query, COUNT_ROWS)}) AS piece`,
+    const tags = toSlots(tagsOf(query));
+    const length = rowsOfEach(tags, COUNT_ROWS);
+    const ids = selectTagged("id", query, length).join(UNION);
+    const [row] = await connection.query<CountRow>(
+      tags.length < 2
+        ? `SELECT count(*) AS count, CASE WHEN count(*) = ${length} THEN max(id) END AS last FROM (${ids}) AS piece`
+        : `WITH piece_end AS (${selectPieceEnd(query, length)})
+          SELECT count(*) AS count, (SELECT last FROM piece_end) AS last FROM (${ids}) AS piece ${UP_TO_END}`,
       startOf(query, firstId),
     );
-    const count = Number(row?.count);
-    return { count, next: count === COUNT_ROWS ? row?.last : undefined };
+    return { count: Number(row?.count), next: row?.last ?? undefined };
   },
 
   listHeads: ({ prefix, after, limit }) => connection.query(HEADS, [prefix, after ?? null, limit]),
@@ -97,23 +106,58 @@ export const createSource = (connection: Connection, scanRowsMax: number, newest
   readBlocks: (query, start) => readBlocks(connection, query, start),
 });
 
-const startOf = ({ tag }: PlantQuery, firstId: bigint) =>
-  tag === undefined ? [firstId] : [firstId, tag];
+const startOf = (query: PlantQuery, firstId: bigint) => [firstId, ...toSlots(tagsOf(query))];
 
 /**
+ * Selects the next rows from the id $1 on: for each tag, or once for all plants. The tags are the parameters after `used`.
+ *
  * LIMIT is a literal: with a parameter the server replans every page, which takes as long as reading it. A tag has a
  * lower bound in the index and an upper one whose value the planner does not know. With an equality it would expect few
  * rows, and for each page read and sort all plants of the tag.
  */
-function rowsOf({ tag, order }: PlantQuery, length: number): string {
+function selectTagged(
+  columns: string,
+  query: PlantQuery,
+  length: number,
+  used = 1,
+): readonly string[] {
+  const { order } = query;
   const [from, to] = order === "asc" ? [">=", "<="] : ["<=", ">="];
   const end = `${order} LIMIT ${length}`;
-  if (tag === undefined) return `FROM plants WHERE id ${from} $1::bigint ORDER BY id ${end}`;
-  return `FROM plants
-    WHERE (left(tag, 100), id) ${from} (left($2::text, 100), $1::bigint)
-      AND left(tag, 100) ${to} (SELECT left($2::text, 100)) AND coalesce(tag = $2::text, false)
-    ORDER BY left(tag, 100) ${order}, id ${end}`;
+  const parts = toSlots(tagsOf(query)).map((_, slot) => {
+    const tag = `$${used + slot + 1}::text`;
+    return `(SELECT ${columns} FROM plants
+      WHERE (left(tag, 100), id) ${from} (left(${tag}, 100), $1::bigint)
+        AND left(tag, 100) ${to} (SELECT left(${tag}, 100)) AND coalesce(tag = ${tag}, false)
+      ORDER BY left(tag, 100) ${order}, id ${end})`;
+  });
+  return parts.length > 0
+    ? parts
+    : [`(SELECT ${columns} FROM plants WHERE id ${from} $1::bigint ORDER BY id ${end})`];
 }
+
+const UNION = " UNION ALL ";
+
+/** The same rows merged. */
+function selectRows(columns: string, query: PlantQuery, length: number): string {
+  const parts = selectTagged(columns, query, length);
+  const [only] = parts;
+  if (parts.length === 1 && only !== undefined) return only;
+  return `SELECT * FROM (${parts.join(UNION)}) AS merged ORDER BY id ${query.order} LIMIT ${length}`;
+}
+
+/**
+ * The end of a piece with at most `length` rows of each tag: the smallest id at which the rows of a tag end; null if all
+ * do. Ascending.
+ */
+const selectPieceEnd = (query: PlantQuery, length: number, used?: number): string =>
+  `SELECT min(last) AS last FROM (${selectTagged("id", query, length, used)
+    .map(
+      (one) => `SELECT CASE WHEN count(*) = ${length} THEN max(id) END AS last FROM ${one} AS part`,
+    )
+    .join(UNION)}) AS parts`;
+
+const UP_TO_END = `WHERE id <= coalesce((SELECT last FROM piece_end), ${INT64_MAX})`;
 
 const BYTES = "octet_length(name) + coalesce(octet_length(tag), 0)";
 /** So that PIECE_ROWS_MAX rows fit in PIECE_BYTES_MAX. */
@@ -182,9 +226,10 @@ const sortKeys: Readonly<Record<SortName, string>> = {
 interface SortRow {
   readonly id: bigint | null;
   readonly key: bigint | string | null;
-  readonly count: bigint;
-  readonly last: bigint;
+  /** Null in the last piece. */
+  readonly last: bigint | null;
 }
+type CountRow = Pick<SortRow, "last"> & { readonly count: bigint };
 
 const HEAD = `left(tag, ${TAG_PREFIX_CHARACTERS})`;
 

@@ -82,6 +82,9 @@ SELECT at_ms, 0, 0, at_ms, '[]' FROM mark`,
   record  text NOT NULL
 )`,
 
+    // A JSON array; null for the whole store.
+    `ALTER TABLE plantstore_tokens ADD COLUMN IF NOT EXISTS tags text`,
+
     // The time of the plant's newest change. Null since before this column.
     `ALTER TABLE plants ADD COLUMN IF NOT EXISTS changed_at_ms bigint`,
 

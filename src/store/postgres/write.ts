@@ -9,6 +9,7 @@ import {
   decide,
   type Decision,
   type NetChange,
+  see,
   STORED_CHARACTERS_MAX,
 } from "../../domain/decide.ts";
 import { type AtomicWrite, type Create, findWriter, type PlantWrite } from "../../domain/write.ts";
@@ -575,13 +576,17 @@ class Group {
 /** The stored plants of an atomic write, in the order of its lines, as far as it may need them. */
 async function findAll(connection: Connection, write: AtomicWrite): Promise<Map<bigint, Plant>> {
   const ids = [...new Set(idsOf(write))];
+  const writer = findWriter(write);
   const stored = new Map<bigint, Plant>();
   let characters = 0;
   for (let at = 0; at < ids.length && characters <= STORED_CHARACTERS_MAX;) {
     const piece = await findPlants(connection, ids.slice(at, at + FIND_MANY_LENGTH_MAX));
     for (const plant of piece) {
-      if (plant !== undefined) stored.set(plant.id, plant);
-      characters += lengthOf(plant);
+      if (plant === undefined) continue;
+      const { isHidden } = see(plant, writer);
+      // No tags have a plant without one, so it stays hidden. Its text counts for nothing.
+      stored.set(plant.id, isHidden ? { id: plant.id, name: "" } : plant);
+      characters += isHidden ? 0 : lengthOf(plant);
     }
     at += piece.length;
   }

@@ -39,7 +39,7 @@ const noteEntry = (entry: string): string => `INSERT INTO changes (last, first, 
       FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now))`;
 
 const TOKEN_ENTRY = `json_array('t', json_object('hash', NEW.hash, 'prefix', NEW.prefix, 'name', NEW.name,
-      'scopes', NEW.scopes, 'rate', NEW.rate, 'created_at_ms', NEW.created_at_ms,
+      'scopes', NEW.scopes, 'tags', NEW.tags, 'rate', NEW.rate, 'created_at_ms', NEW.created_at_ms,
       'expires_at_ms', NEW.expires_at_ms, 'revoked_at_ms', NEW.revoked_at_ms))`;
 
 /** A webhook without its lease and the outcome of deliveries. */
@@ -115,6 +115,9 @@ export const migrations: readonly string[] = [
     number INTEGER PRIMARY KEY,
     change INTEGER NOT NULL
   ) STRICT;
+
+  -- A JSON array; null for the whole store.
+  ALTER TABLE tokens ADD COLUMN tags TEXT;
 
   -- A token that is made or revoked, and a webhook whose settings change, is a block of the journal too: a copy and the
   -- journal after it are the whole store. Readers of changes see plants only.

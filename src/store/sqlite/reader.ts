@@ -2,7 +2,7 @@
 
 import type { Database } from "bun:sqlite";
 import { Refusal } from "../../domain/errors.ts";
-import { findHint, needsScan } from "../../domain/filter.ts";
+import { findHint, needsScan, tagsOf } from "../../domain/filter.ts";
 import { INT64_MAX, INT64_MIN } from "../../domain/json.ts";
 import {
   type Order,
@@ -23,11 +23,13 @@ import {
   type PlantRow,
   type ReadRequest,
   readNow,
+  rowsOfEach,
   selectBetween,
   type Source,
   type TimedRow,
   toKey,
   toPlant,
+  toSlots,
   valuesOf,
 } from "../reads.ts";
 import type { Statement, Value } from "../engine.ts";
@@ -58,10 +60,25 @@ const COUNT_ROWS = 200_000;
 
 /** LIKE agrees with our search on short ASCII text. The search itself checks everything else. */
 const mayMatch = (column: string): string =>
-  `octet_length(${column}) > 4096 OR length(${column}) < octet_length(${column}) OR ${column} LIKE ?4 ESCAPE '\\'`;
+  `octet_length(${column}) > 4096 OR length(${column}) < octet_length(${column}) OR ${column} LIKE ?3 ESCAPE '\\'`;
 
-/** The tag index has the ids of each tag in order, so pages walk it like the table. */
-const TAGGED = "tag = ?1 AND";
+/**
+ * A SELECT for each tag, or one for all plants. The tags are the parameters after `used`. The tag index has the ids of
+ * each tag in order, so pages walk it like the table; those of several tags are merged row by row.
+ */
+const selectTagged = (
+  slots: number,
+  used: number,
+  columns: string,
+  condition: string,
+): readonly string[] =>
+  slots === 0
+    ? [`SELECT ${columns} FROM plants WHERE ${condition}`]
+    : Array.from({ length: slots }, (_, slot) => {
+        return `SELECT ${columns} FROM plants WHERE tag = ?${used + slot + 1} AND ${condition}`;
+      });
+
+const UNION = " UNION ALL ";
 
 /** Whether a block may have changes that match the text ?2, and the times ?3 and ?4. */
 const IS_WANTED = `(?3 IS NULL OR at_ms >= ?3) AND (?4 IS NULL OR at_ms <= ?4)
@@ -74,7 +91,7 @@ const sortKeys: Readonly<Record<SortName, string>> = {
 };
 
 /**
- * Whether the key may be between ?5 and ?7, without computing it: most rows of a scan are not. NOCASE agrees with the
+ * Whether the key may be between ?4 and ?6, without computing it: most rows of a scan are not. NOCASE agrees with the
  * keys, whose letters A to Z are in lower case.
  */
 function mayBeOn({ by, isDescending }: Sort): string {
@@ -85,52 +102,70 @@ function mayBeOn({ by, isDescending }: Sort): string {
   const isUpTo = (key: string): string =>
     isText ? `${column} COLLATE NOCASE < ${key} || x'ff'` : `${column} <= ${key}`;
   const [isLater, isEarlier] = isDescending ? [isUpTo, isFrom] : [isFrom, isUpTo];
-  return `(?5 IS NULL OR ${column} IS NULL OR ${isLater("?5")}) AND (?7 IS NULL OR ${isEarlier("?7")})`;
+  return `(?4 IS NULL OR ${column} IS NULL OR ${isLater("?4")}) AND (?6 IS NULL OR ${isEarlier("?6")})`;
 }
 
 function prepareAll(db: Database) {
   const prepare = <Row>(sql: string) => db.prepare<Row, Value[]>(sql);
-  const prepareWalk = (order: Order, condition: string, columns = "id, name, tag") => {
+  /** From the id ?1 on. The tags come last. */
+  const prepareWalk = (order: Order, slots: number, columns: string) => {
     const [from, to] = order === "asc" ? [">=", "<="] : ["<=", ">="];
-    const rows = `FROM plants WHERE ${condition} id ${from} ?2`;
+    const rows = (used: number, shown: string, more = "") =>
+      selectTagged(slots, used, shown, `id ${from} ?1 ${more}`);
+    const inOrder = `ORDER BY id ${order}`;
     return {
       page: prepare<PlantRow<bigint | number>>(
-        `SELECT ${columns} ${rows} ORDER BY id ${order} LIMIT ?3`,
+        `${rows(2, columns).join(UNION)} ${inOrder} LIMIT ?2`,
       ),
-      // The id of row number ?3, if there are that many.
-      last: prepare<{ id: bigint }>(`SELECT id ${rows} ORDER BY id ${order} LIMIT 1 OFFSET ?3 - 1`),
-      count: prepare<{ count: bigint }>(`SELECT count(*) AS count ${rows}`),
-      // The rows up to ?3 that may match, and ?3 itself.
+      // The id of row number ?2, if there are that many.
+      last: prepare<{ id: bigint }>(
+        `${rows(2, "id").join(UNION)} ${inOrder} LIMIT 1 OFFSET ?2 - 1`,
+      ),
+      // The smallest id of row number ?2 of a tag: a piece up to there has at most that many rows of each. Ascending.
+      pieceEnd: prepare<{ id: bigint | null }>(
+        `SELECT min(id) AS id FROM (${rows(2, "id")
+          .map((one) => `SELECT * FROM (${one} ORDER BY id LIMIT 1 OFFSET ?2 - 1)`)
+          .join(UNION)})`,
+      ),
+      count: prepare<{ count: bigint }>(
+        `SELECT sum(count) AS count FROM (${rows(2, "count(*) AS count", "AND id <= ?2").join(UNION)})`,
+      ),
+      // The rows up to ?2 that may match, and ?2 itself.
       candidates: prepare<PlantRow>(
-        `SELECT ${columns} ${rows} AND id ${to} ?3
-        AND (id = ?3 OR (?4 IS NULL OR ${mayMatch("name")} OR ${mayMatch("tag")})
-          AND (?5 IS NULL OR (tag IS NOT NULL) = ?5)) ORDER BY id ${order}`,
+        `${rows(
+          4,
+          columns,
+          `AND id ${to} ?2 AND (id = ?2 OR (?3 IS NULL OR ${mayMatch("name")} OR ${mayMatch("tag")})
+            AND (?4 IS NULL OR (tag IS NOT NULL) = ?4))`,
+        ).join(UNION)} ${inOrder}`,
       ),
     };
   };
-  const timed = makeLazily<ReturnType<typeof prepareWalk>>();
+  const walks = makeLazily<ReturnType<typeof prepareWalk>>();
   const sorted = makeLazily<ReturnType<typeof prepare<Position>>>();
   return {
     db,
     begin: prepare("BEGIN"),
     commit: prepare("COMMIT"),
     findPlant: prepare<PlantRow>("SELECT id, name, tag FROM plants WHERE id = ?"),
-    all: { asc: prepareWalk("asc", ""), desc: prepareWalk("desc", "") },
-    tagged: { asc: prepareWalk("asc", TAGGED), desc: prepareWalk("desc", TAGGED) },
     findTimed: prepare<TimedRow>("SELECT id, name, tag, changed_at_ms FROM plants WHERE id = ?"),
-    timed: (order: Order, isTagged: boolean) =>
-      timed(`${order} ${isTagged}`, () =>
-        prepareWalk(order, isTagged ? TAGGED : "", "id, name, tag, changed_at_ms"),
+    walk: (order: Order, slots: number, hasTimes: boolean) =>
+      walks(`${order} ${slots} ${hasTimes}`, () =>
+        prepareWalk(order, slots, `id, name, tag${hasTimes ? ", changed_at_ms" : ""}`),
       ),
-    // The first ?4 of the rows from ?2 to ?3 that come after the position ?5, ?6 and before the position ?7, ?8.
-    sorted: (sort: Sort, isTagged: boolean) =>
-      sorted(`${formatSort(sort)} ${isTagged}`, () =>
-        prepare<Position>(
-          `SELECT * FROM (SELECT id, ${sortKeys[sort.by]} AS key FROM plants
-            WHERE ${isTagged ? TAGGED : ""} id BETWEEN ?2 AND ?3 AND ${mayBeOn(sort)})
-          ${selectBetween(sort, ["?5", "?6"], ["?7", "?8"])} LIMIT ?4`,
-        ),
-      ),
+    // The first ?3 of the rows from ?1 to ?2 that come after the position ?4, ?5 and before the position ?6, ?7.
+    sorted: (sort: Sort, slots: number) =>
+      sorted(`${formatSort(sort)} ${slots}`, () => {
+        const rows = selectTagged(
+          slots,
+          7,
+          `id, ${sortKeys[sort.by]} AS key`,
+          `id BETWEEN ?1 AND ?2 AND ${mayBeOn(sort)}`,
+        ).join(UNION);
+        return prepare<Position>(
+          `SELECT * FROM (${rows}) ${selectBetween(sort, ["?4", "?5"], ["?6", "?7"])} LIMIT ?3`,
+        );
+      }),
     // A tag has no byte 0, so every tag after a whole tag is at least that tag plus byte 1. UTF-8 has no byte 255, so a
     // prefix plus byte 255 sorts after all tags with that prefix.
     nextTag: prepare<TagPrefix>(
@@ -276,10 +311,9 @@ function throttle(check: () => void): () => void {
 
 /** Rows are read one by one: a page may end long before the last. Ids of pages are numbers unless it is exact. */
 function createSource(statements: Statements, scanRowsMax: number, exact?: Source): Source {
-  const walkOf = ({ tag, order, hasTimes }: PlantQuery) => {
-    const { all, tagged, timed } = statements;
-    if (hasTimes) return timed(order, tag !== undefined);
-    return (tag === undefined ? all : tagged)[order];
+  const walkOf = (query: PlantQuery) => {
+    const tags = toSlots(tagsOf(query));
+    return { ...statements.walk(query.order, tags.length, query.hasTimes === true), tags };
   };
   let lastBreak: number | undefined;
   return {
@@ -289,17 +323,17 @@ function createSource(statements: Statements, scanRowsMax: number, exact?: Sourc
     exact,
 
     scan: (query, firstId, length) => {
-      const { tag = null, tagged = null, order } = query;
-      const { page, last, candidates } = walkOf(query);
+      const { tagged = null, order } = query;
+      const { page, last, candidates, tags } = walkOf(query);
       if (!needsScan(query)) {
-        const rows = page.safeIntegers(exact === undefined).iterate(tag, firstId, length);
+        const rows = page.safeIntegers(exact === undefined).iterate(firstId, length, ...tags);
         return { rows, last: undefined, length };
       }
       const hint = findHint(query);
       const pattern = hint === undefined ? null : `%${hint.replace(/[%_\\]/g, "\\$&")}%`;
-      const lastId = last.get(tag, firstId, length)?.id;
+      const lastId = last.get(firstId, length, ...tags)?.id;
       const end = lastId ?? (order === "asc" ? INT64_MAX : INT64_MIN);
-      const rows = candidates.iterate(tag, firstId, end, pattern, tagged);
+      const rows = candidates.iterate(firstId, end, pattern, tagged, ...tags);
       return { rows, last: lastId, length };
     },
 
@@ -307,21 +341,20 @@ function createSource(statements: Statements, scanRowsMax: number, exact?: Sourc
       lookUp(ids, (id) => statements.findTimed.get(id)).filter((row) => row !== null),
 
     sort: (query, sort, firstId, bound) => {
-      const { tag = null, limit } = query;
-      const next = walkOf(query).last.get(tag, firstId, STEP_ROWS)?.id;
+      const { pieceEnd, tags } = walkOf(query);
+      const next = pieceEnd.get(firstId, rowsOfEach(tags, STEP_ROWS), ...tags)?.id ?? undefined;
       const ends = [...valuesOf(sort.after), ...valuesOf(bound)];
       const rows = statements
-        .sorted(sort, tag !== null)
-        .all(tag, firstId, next ?? INT64_MAX, limit + 1, ...ends);
+        .sorted(sort, tags.length)
+        .all(firstId, next ?? INT64_MAX, query.limit + 1, ...ends, ...tags);
       return { positions: rows.map(({ id, key }) => ({ id, key: toKey(key) })), next };
     },
 
     count: (query, firstId) => {
-      const { tag = null } = query;
-      const { last, count } = walkOf(query);
-      const next = last.get(tag, firstId, COUNT_ROWS)?.id;
-      if (next !== undefined) return { count: COUNT_ROWS, next };
-      return { count: Number(count.get(tag, firstId)?.count), next };
+      const { pieceEnd, count, tags } = walkOf(query);
+      const next = pieceEnd.get(firstId, rowsOfEach(tags, COUNT_ROWS), ...tags)?.id ?? undefined;
+      if (next !== undefined && tags.length < 2) return { count: COUNT_ROWS, next };
+      return { count: Number(count.get(firstId, next ?? INT64_MAX, ...tags)?.count), next };
     },
 
     listHeads: (query) => walkTags(statements, query),
