@@ -43,6 +43,9 @@ export const isManager = computed(
   () => mayRead.value && (may("tokens:manage") || may("webhooks:manage")),
 );
 
+/** Whether the token is for all plants, and not only for those with some tags. */
+export const isForAll = computed(() => session.value?.identity.tags === undefined);
+
 export const may = (scope: Scope): boolean =>
   session.value?.identity.scopes.includes(scope) ?? false;
 

@@ -285,6 +285,18 @@ export const operators = {
       "90d": { en: "In 90 days", de: "In 90 Tagen", fr: "Dans 90 jours", es: "En 90 días" },
       "365d": { en: "In a year", de: "In einem Jahr", fr: "Dans un an", es: "En un año" },
     },
+    tags: {
+      en: "Only plants with these tags",
+      de: "Nur Pflanzen mit diesen Schlagwörtern",
+      fr: "Seulement les plantes avec ces mots-clés",
+      es: "Solo plantas con estas etiquetas",
+    },
+    tagsPlaceholder: {
+      en: "indoor, bulbs",
+      de: "Zimmer, Zwiebeln",
+      fr: "intérieur, bulbes",
+      es: "interior, bulbos",
+    },
     rate: {
       en: "Rate limit",
       de: "Ratenlimit",

@@ -116,9 +116,17 @@ export function findDoubt(id: string, name: string): string | undefined {
 
 const TAGS_MAX = 1000;
 
-/** Suggests the first 1,000 tags in use, with counts. The browser filters them. */
-export function TagInput(input: ControlProps): JSX.Element {
+/** Several tags, with commas between them. */
+export const TagsInput = (input: ControlProps): JSX.Element => <TagInput {...input} isList />;
+
+export const splitTags = (text: string): string[] => text.split(",").map((tag) => tag.trim());
+
+type TagInputProps = ControlProps & { readonly isList?: boolean };
+
+/** Suggests the first 1,000 tags in use, with counts. The browser filters them. In a list, the last tag is suggested. */
+export function TagInput({ isList = false, ...input }: TagInputProps): JSX.Element {
   const { id } = input;
+  const before = useSignal("");
   const tags = useSignal<readonly TagCount[]>([]);
   const suggest = async (): Promise<void> => {
     tags.value = (await call((client) => client.countTagPage({ limit: TAGS_MAX }))).tags;
@@ -131,11 +139,15 @@ export function TagInput(input: ControlProps): JSX.Element {
         list={`${id}-tags`}
         autocomplete="off"
         // Suggestions are optional, so a failure is ignored.
+        onInput={(event) => {
+          if (isList) before.value = event.currentTarget.value.replace(/[^,]*$/, "");
+          input.onInput?.(event);
+        }}
         onFocus={() => mayRead.value && void suggest().catch(() => undefined)}
       />
       <datalist id={`${id}-tags`}>
         {tags.value.map(({ tag, ...total }) => (
-          <option key={tag} value={tag}>{`${tag} (${formatTotal(total)})`}</option>
+          <option key={tag} value={before.value + tag}>{`${tag} (${formatTotal(total)})`}</option>
         ))}
       </datalist>
     </>

@@ -14,7 +14,7 @@ import { gaps } from "../state/feed.ts";
 import { formatCount, formatSeconds, formatTime, formatTotal, quote } from "../state/format.ts";
 import { sumOf } from "../state/journal.ts";
 import { everything, linkTo, linkToChanges } from "../state/route.ts";
-import { isManager, may } from "../state/session.ts";
+import { isForAll, isManager, may } from "../state/session.ts";
 import { INTERVAL, type Span, startOf } from "../state/spans.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { Button, Icon, Notice, Table } from "./controls.tsx";
@@ -38,6 +38,7 @@ export function OverviewView(): JSX.Element {
 
 /** What the service says of its backups, and of the last minutes. */
 interface Facts {
+  /** null if none are made. */
   readonly backups: {
     readonly last: { readonly atMs: number } | null;
     readonly problem: string | null;
@@ -113,11 +114,12 @@ function describeWebhooks(webhooks: readonly Webhook[]): Line[] {
   return [{ isGood: true, text: plural(t.changes.webhooksDeliver, webhooks.length) }];
 }
 
-async function readFacts(): Promise<Facts> {
+/** A token for some tags is not told of the backups, which are of the whole store. */
+async function readFacts(): Promise<Pick<Facts, "webhooks"> & Partial<Facts>> {
   const query = new URLSearchParams({ since: String(Date.now()), limit: "1" });
-  const { backups } = await readActivity<Pick<Facts, "backups">>(query);
+  const facts = isForAll.value ? await readActivity<Pick<Facts, "backups">>(query) : {};
   const webhooks = may("webhooks:manage") ? await call((client) => client.listWebhooks()) : [];
-  return { backups, webhooks };
+  return { ...facts, webhooks };
 }
 
 function Care(): JSX.Element {
@@ -129,7 +131,11 @@ function Care(): JSX.Element {
     ) : (
       <Notice kind="warning" title={t.changes.stateUnknown} text={explain(failure)} />
     );
-  const lines = [describeBackups(answer.backups), ...describeWebhooks(answer.webhooks)];
+  const { backups, webhooks } = answer;
+  const lines = [
+    ...(backups === undefined ? [] : [describeBackups(backups)]),
+    ...describeWebhooks(webhooks),
+  ];
   return (
     <ul class="care" aria-label={t.changes.stateOfStore}>
       {lines.map(({ isGood, text, step }) => (

@@ -13,6 +13,7 @@ import { unsaved, waiting } from "../state/saving.ts";
 import {
   endSession,
   identity,
+  isForAll,
   isManager,
   may,
   mayRead,
@@ -150,7 +151,7 @@ const views = {
   },
   health: {
     View: later(async () => (await import("./health.tsx")).HealthView, t.shell.views.health),
-    isAllowed: () => mayRead.value,
+    isAllowed: () => mayRead.value && isForAll.value,
   },
   tokens: {
     View: later(async () => (await import("./tokens.tsx")).TokensView, t.shell.views.tokens),
@@ -253,7 +254,7 @@ function Account(): JSX.Element {
       <button aria-keyshortcuts="?" onClick={() => (isShortcutsOpen.value = true)}>
         {t.shell.shortcuts}
       </button>
-      {mayRead.value && <a href="#/health">{t.shell.health}</a>}
+      {mayRead.value && isForAll.value && <a href="#/health">{t.shell.health}</a>}
       <a href="docs">{t.shell.reference}</a>
       <button onClick={signOut}>{t.shell.signOut}</button>
     </Menu>

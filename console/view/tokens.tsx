@@ -9,6 +9,7 @@ import { describeScopes, formatTime, quote } from "../state/format.ts";
 import { identity } from "../state/session.ts";
 import { fill, t } from "../text/text.ts";
 import { Button, Choice, Field } from "./controls.tsx";
+import { splitTags, TagsInput } from "./form.tsx";
 import { Checks, ManagePage, readText, shownOnce, useManager } from "./manage.tsx";
 
 const expiries = [
@@ -42,9 +43,11 @@ async function create(form: FormData): Promise<undefined> {
   if (fault !== undefined) throw new Explained(fault);
   const name = readText(form, "token-name") ?? "";
   const scopes = form.getAll("token-access").map(String);
+  const tags = readText(form, "token-tags");
   const wanted = {
     name,
     scopes,
+    tags: tags === undefined ? undefined : splitTags(tags),
     expires: readText(form, "token-expires"),
     rate: readText(form, "token-rate"),
   };
@@ -59,7 +62,7 @@ async function create(form: FormData): Promise<undefined> {
 export function TokensView(): JSX.Element {
   const manager = useManager(() => call(readTokens));
   const shown = (manager.items ?? []).filter(isInUse);
-  // A token cannot grant scopes that it lacks.
+  // A token cannot grant scopes that it lacks, nor more than its tags.
   const has = identity.value?.scopes ?? [];
 
   const creation = {
@@ -79,6 +82,14 @@ export function TokensView(): JSX.Element {
           legend={t.operators.tokens.access}
           options={has.map((scope) => [scope, describeScopes([scope])])}
           chosen={plantScopes}
+        />
+        <Field
+          id="token-tags"
+          label={t.operators.tokens.tags}
+          hint={t.operators.manage.optional}
+          placeholder={t.operators.tokens.tagsPlaceholder}
+          control={TagsInput}
+          defaultValue={identity.value?.tags?.join(", ")}
         />
         <Choice id="token-expires" label={t.operators.tokens.expires} options={expiries} />
         <Field
@@ -129,7 +140,15 @@ export function TokensView(): JSX.Element {
           <strong>{token.name}</strong> <span class="digits faint">{token.prefix}…</span>{" "}
           {isOwn(token) && <span class="tag">{t.operators.tokens.yours}</span>}
         </>,
-        describeScopes(token.scopes),
+        <>
+          {describeScopes(token.scopes)}
+          {token.tags?.map((tag) => (
+            <>
+              {" "}
+              <span class="tag">{tag}</span>
+            </>
+          ))}
+        </>,
         token.expires === null ? t.shell.never : <time>{formatTime(token.expires)}</time>,
         token.lastUsed === null ? t.shell.never : <time>{formatTime(token.lastUsed)}</time>,
         <Button kind="danger" onClick={() => revoke(token)}>

@@ -37,6 +37,37 @@ const settings = { PLANTSTORE_WEBHOOKS_PRIVATE: "true", ...limits({ sampleSecond
 const { it, test } = await startJourneys(settings, undefined, { backups });
 
 describeInBrowser("tokens in the console", () => {
+  it("for some tags see no refusal, and make others for the same tags", async (visit) => {
+    const as = { name: "indoors", tags: ["bulbs", "indoor"] };
+    const { page, user, service } = await visit.open({
+      as,
+      at: "#/overview",
+    });
+    await service.store.createPlants([
+      { id: 7_001n, name: "Fern", tag: "indoor" },
+      { id: 7_002n, name: "Orchid", tag: "breeding" },
+    ]);
+    await user.see({ heading: "Overview" });
+    expect(await page.getByRole("link", { name: "Health" }).count()).toBe(0);
+    await user.follow("Tokens");
+    await user.click("New token", { dialog: "New token" });
+    await page.getByLabel("Name").fill("till");
+    const tags = page.getByLabel("Only plants with these tags");
+    expect(await tags.inputValue()).toBe("bulbs, indoor");
+    await tags.fill("indoor");
+    await user.click("Create token");
+    const made = await page.getByLabel("The new token").inputValue();
+    const sent = { headers: { authorization: `Bearer ${made}` } };
+    expect(await (await send(service, "GET", "/token", sent)).json()).toMatchObject({
+      tags: ["indoor"],
+    });
+    await user.click("Done");
+    await page.getByRole("row", { name: /till/ }).getByText("indoor", { exact: true }).waitFor();
+    await user.follow("Plants");
+    await user.see({ text: "Fern" });
+    expect(await page.getByText("Orchid").count()).toBe(0);
+  });
+
   it("are made, shown once and revoked", async (visit) => {
     const as = { name: "admin" };
     const { page, user, service, announceFailure } = await visit.open({ as, at: "#/tokens" });
