@@ -1,6 +1,10 @@
 /** A page without a browser: what the modules of the console find when they are imported, and what is kept in its tab. */
 
 import { afterAll } from "bun:test";
+import { createRequire } from "node:module";
+
+const { cache } = createRequire(import.meta.url);
+const modules = new URL("../../console/", import.meta.url).pathname;
 
 /** As in a browser, the keys are the members. */
 export class Area {
@@ -21,11 +25,16 @@ interface Kept {
   readonly localStorage?: Area;
 }
 
-/** The service is at this URL. The modules of the console are imported after it. */
+/**
+ * The service is at this URL. The modules of the console are imported after it, each again: those of another file's page
+ * would ask its service.
+ */
 export function openPage(
   url: string,
   { sessionStorage = new Area(), localStorage = new Area() }: Kept = {},
 ): void {
+  for (const path of Object.keys(cache))
+    if (path.startsWith(modules)) Reflect.deleteProperty(cache, path);
   const events = new EventTarget();
   const location = { hash: "", pathname: new URL(url).pathname, search: "", reload() {} };
   const follow = (_state: unknown, _title: string, to: string): void => {
