@@ -132,7 +132,7 @@ export const digestState = (path: string): string =>
       ],
       [
         "webhooks",
-        `SELECT name, json_extract(record, '$.url', '$.types', '$.secret', '$.oldSecret', '$.paused') FROM webhooks`,
+        `SELECT name, json_extract(record, '$.url', '$.types', '$.tags', '$.secret', '$.oldSecret', '$.paused', '$.pausedWithin') FROM webhooks`,
       ],
     ]),
   );

@@ -47,3 +47,22 @@ export interface Webhook {
   /** Changes with every write. */
   readonly version: string;
 }
+
+/**
+ * As it is stored. A version that does not know tags, still running beside this one, would send all changes: for it a
+ * webhook with tags is paused, and the true state is in `pausedWithin`.
+ */
+export interface WebhookRecord extends Webhook {
+  readonly pausedWithin?: string | undefined;
+}
+
+const FOR_TAGS = "It is for some tags: a service of a later version sends its changes.";
+
+export function toRecord(webhook: Webhook): WebhookRecord {
+  if (webhook.tags === undefined) return webhook;
+  return { ...webhook, paused: FOR_TAGS, pausedWithin: webhook.paused };
+}
+
+export function fromRecord({ pausedWithin, ...webhook }: WebhookRecord): Webhook {
+  return webhook.paused === FOR_TAGS ? { ...webhook, paused: pausedWithin } : webhook;
+}

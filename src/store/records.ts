@@ -1,5 +1,6 @@
 /** Tokens, webhooks and jobs: small tables, the same on both engines. */
 
+import { tagsRule } from "../domain/confinement.ts";
 import { JOBS_MAX } from "../domain/job.ts";
 import type { StoreLimits, TokenStore } from "../domain/store.ts";
 import type { Scope, TokenRecord } from "../domain/token.ts";
@@ -44,17 +45,31 @@ function toTokenRecord(row: TokenRow): TokenRecord {
     field,
     typeof value === "bigint" ? Number(value) : (value ?? undefined),
   ]);
-  const scopes = String(row.scopes).split(/[ ,]/) as Scope[];
-  const tags = row.tags === null ? undefined : (JSON.parse(String(row.tags)) as string[]);
-  return { ...(Object.fromEntries(fields) as TokenRecord), scopes, tags };
+  return { ...(Object.fromEntries(fields) as TokenRecord), ...findGrant(row) };
 }
 
 /**
- * With commas if the token has tags. A version that does not know tags, still running beside this one, finds no scope
- * then; and the token does not count as one that manages all others.
+ * A token with tags has a comma after each scope. A version that does not know tags, still running beside this one,
+ * finds no scope then; and the token does not count as one that manages all others.
  */
 const formatScopes = ({ scopes, tags }: TokenRecord): string =>
-  scopes.join(tags === undefined ? " " : ",");
+  tags === undefined ? scopes.join(" ") : scopes.map((scope) => `${scope},`).join("");
+
+/** Tags that are no list of tags, as by hand, grant nothing. Nor do tags that such a version did not copy. */
+function findGrant({ scopes, tags }: TokenRow): Pick<TokenRecord, "scopes" | "tags"> {
+  if (tags === null) return { scopes: String(scopes).split(" ") as Scope[], tags: undefined };
+  const found = findTags(String(tags));
+  if (found === undefined) return { scopes: [], tags: [] };
+  return { scopes: String(scopes).split(",").slice(0, -1) as Scope[], tags: found };
+}
+
+function findTags(text: string): readonly string[] | undefined {
+  try {
+    return tagsRule.find(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
 
 function toValues(token: TokenRecord): readonly (string | number | null)[] {
   const tags = token.tags && JSON.stringify(token.tags);

@@ -17,7 +17,7 @@ import { lengthOf, type Plant } from "../domain/plant.ts";
 import { FirstPositions } from "../domain/sort.ts";
 import type { Created, Store, StoreLimits, StoreView, WholeStore } from "../domain/store.ts";
 import type { Confinement } from "../domain/token.ts";
-import { type Webhook, WEBHOOKS_MAX } from "../domain/webhook.ts";
+import { fromRecord, toRecord, type WebhookRecord, WEBHOOKS_MAX } from "../domain/webhook.ts";
 import {
   type AtomicWrite,
   type Done,
@@ -34,7 +34,7 @@ import { startTrimming } from "./trim.ts";
 
 export function createStore(engine: Engine, limits: StoreLimits): Store {
   const { description, findPlant, probe, measureBytes, readFigures, backUps } = engine;
-  const webhooks = createRecords<Webhook>(engine, limits, "webhooks");
+  const webhooks = createRecords<WebhookRecord>(engine, limits, "webhooks");
   const jobs = createRecords<Job>(engine, limits, "jobs");
   const stopTrimming = startTrimming(engine, limits);
   return {
@@ -63,17 +63,17 @@ export function createStore(engine: Engine, limits: StoreLimits): Store {
       const signed = writes.map((write) => ({ ...write, writer }));
       return rehearse(signed, (id) => stored.get(id), limits);
     },
-    listWebhooks: webhooks.list,
+    listWebhooks: async () => (await webhooks.list()).map(fromRecord),
     addWebhook: async (webhook) => {
       for (let tries = 0; tries < TRIES_MAX; tries++) {
-        if (await webhooks.put(webhook, undefined)) return webhook;
+        if (await webhooks.put(toRecord(webhook), undefined)) return webhook;
         const names = (await webhooks.list()).map(({ name }) => name);
         if (names.includes(webhook.name)) throw new Refusal("webhook_name_taken");
         if (names.length >= WEBHOOKS_MAX) throw new Refusal("webhooks_full");
       }
       throw new Refusal("store_busy");
     },
-    putWebhook: webhooks.put,
+    putWebhook: (next, last) => webhooks.put(next && toRecord(next), last),
     listJobs: jobs.list,
     findJob: jobs.find,
     putJob: jobs.put,

@@ -3,6 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { entityTagOf } from "../../src/domain/entity-tag.ts";
 import { formatStoredPlant } from "../../src/domain/plant.ts";
+import { engine } from "../support/database.ts";
 import { EventReader } from "../support/events.ts";
 import { expectError } from "../support/expect.ts";
 import { call } from "../support/mcp.ts";
@@ -334,6 +335,7 @@ describe("those who manage", () => {
   test("the last token that manages the whole store stays, whatever confined ones there are", async () => {
     await using service = await open({ PLANTSTORE_TOKEN: undefined });
     const manager = await grantToken(service, ["tokens:manage"], { name: "manager" });
+    await grantToken(service, ["tokens:manage"], { name: "confined", tags: TAGS });
     const headers = bearer(manager);
     const all = (await (await send(service, "GET", "/tokens", { headers })).json()) as {
       id: string;
@@ -347,6 +349,23 @@ describe("those who manage", () => {
     expect((await send(service, "DELETE", `/tokens/${idOf("till")}`, { headers })).status).toBe(
       204,
     );
+  });
+
+  test("tokens give nothing without their tags, or with tags that are no list of tags", async () => {
+    await using service = await open();
+    const table = engine === "sqlite" ? "tokens" : "plantstore_tokens";
+    // Without them is how a version reads the token that does not know tags.
+    const stored = ["null", `'null'`, `'"indoor"'`, `'[]'`, `'[1]'`, `'{}'`, `'indoor'`, `''`];
+    for (const [index, tags] of stored.entries()) {
+      const name = `broken ${index}`;
+      const token = await grantToken(service, ["plants:read"], { name, tags: ["indoor"] });
+      await service.database.run(`UPDATE ${table} SET tags = ${tags} WHERE name = '${name}'`);
+      const headers = bearer(token);
+      for (const path of ["/plants", "/plants/7", "/plants/count", "/changes"])
+        await expectError(await send(service, "GET", path, { headers }), "insufficient_scope");
+    }
+    const listed = await send(service, "GET", "/tokens");
+    expect(await listed.json()).toHaveLength(stored.length + 1);
   });
 
   test("webhooks have such that send no more than they see themselves", async () => {
@@ -367,6 +386,15 @@ describe("those who manage", () => {
       await expectError(await ask("POST", `/webhooks/all/${action}`), "webhook_not_found");
     await expectError(await ask("POST", "/webhooks/all/replay", { from: 0 }), "webhook_not_found");
     await expectError(await ask("DELETE", "/webhooks/all"), "webhook_not_found");
+    // A version that does not know tags sends none of it.
+    const table = engine === "sqlite" ? "webhooks" : "plantstore_webhooks";
+    await service.database.run(`DELETE FROM ${table} WHERE record NOT LIKE '%"paused":"%'`);
+    expect(await (await send(service, "GET", "/webhooks")).json()).toMatchObject([
+      { name: "own", state: "active", reason: null },
+    ]);
+    const paused = await ask("POST", "/webhooks/own/pause");
+    expect(await paused.json()).toMatchObject({ reason: "Paused on request." });
+    expect(await json("/webhooks/own")).toMatchObject({ reason: "Paused on request." });
     // Others that act on it do not widen it.
     for (const action of ["pause", "resume", "rotate"])
       await send(service, "POST", `/webhooks/own/${action}`);
