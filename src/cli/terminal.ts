@@ -73,6 +73,10 @@ export const showLine: typeof printLine = async (line) => void process.stderr.wr
 export const quotePlant = ({ name, tag }: Content): string =>
   JSON.stringify(name) + (tag === undefined ? "" : ` [${JSON.stringify(tag)}]`);
 
+/** A tag may be empty, and may have a comma or what a terminal obeys. */
+export const showTags = (tags: readonly string[] | null): string =>
+  tags === null ? "-" : escape(tags.map((tag) => JSON.stringify(tag)).join(","));
+
 /** Anybody who can write to a bucket chooses the names in it, and a terminal obeys control characters. */
 export const escape = (text: string): string =>
   text.replaceAll(/\p{Cc}/gu, (one) =>

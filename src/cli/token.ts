@@ -13,7 +13,7 @@ import {
   withTarget,
 } from "./command.ts";
 import { printSecret } from "./files.ts";
-import { printJson, printLine, printTable } from "./terminal.ts";
+import { printJson, printLine, printTable, showTags } from "./terminal.ts";
 
 type Target = Pick<Client, "createToken" | "listTokens" | "revokeToken">;
 
@@ -65,7 +65,7 @@ export async function listTokens(config: Config, flags: Flags): Promise<void> {
       token.name,
       `${token.prefix}…`,
       token.scopes.join(","),
-      token.tags?.join(",") ?? "-",
+      showTags(token.tags),
       showTime(token.created),
       showTime(token.expires),
       showTime(token.lastUsed),

@@ -16,7 +16,7 @@ import {
 } from "./command.ts";
 import { fieldsOf } from "./fields.ts";
 import { printSecret } from "./files.ts";
-import { printJson, printLine, printTable } from "./terminal.ts";
+import { printJson, printLine, printTable, showTags } from "./terminal.ts";
 
 export type WebhookAction = keyof typeof webhookActions;
 
@@ -108,11 +108,12 @@ function printWebhooks(webhooks: readonly Webhook[]): void {
   if (webhooks.length === 0)
     return void process.stdout.write("No webhooks yet. Add one: plantstore webhook add <url>\n");
   printTable(
-    ["NAME", "URL", "TYPES", "STATE", "LAST CHANGE", "FAILURES", "LAST ATTEMPT"],
-    webhooks.map(({ name, url, types, state, lastChange, failures, attempts: [last] }) => [
+    ["NAME", "URL", "TYPES", "TAGS", "STATE", "LAST CHANGE", "FAILURES", "LAST ATTEMPT"],
+    webhooks.map(({ name, url, types, tags, state, lastChange, failures, attempts: [last] }) => [
       name,
       url,
       types.join(","),
+      showTags(tags),
       state,
       String(lastChange),
       String(failures),

@@ -59,9 +59,16 @@ test("token create, list and revoke work through a service, on a machine without
   const taken = failure(1, 'A token named "till" is in use');
   expect(await manage("create", "--name", "till")).toEqual(taken);
   expect((await manage("list")).stdout).toMatch(/^till +pst_\w{6}… +plants:read,plants:write /m);
-  const confined = await manage("create", "--name", "shelf", "--tags", "indoor, bulbs", "--json");
-  expect(JSON.parse(confined.stdout)).toMatchObject({ tags: ["bulbs", "indoor"] });
-  expect((await manage("list")).stdout).toMatch(/^shelf .* bulbs,indoor /m);
+  const confined = await manage(
+    "create",
+    "--name",
+    "shelf",
+    "--tags",
+    "indoor, \u009b2J",
+    "--json",
+  );
+  expect(JSON.parse(confined.stdout)).toMatchObject({ tags: ["indoor", "\u009b2J"] });
+  expect((await manage("list")).stdout).toMatch(/^shelf .* "indoor","\?2J" /m);
   await manage("revoke", "shelf");
   expect((await manage("revoke", "till")).stdout).toStartWith("Revoked till ");
   expect(JSON.parse((await manage("list", "--json")).stdout)).toMatchObject([

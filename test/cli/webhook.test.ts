@@ -75,7 +75,9 @@ describe.each([
       "1 plantstore: Nothing was skipped: shop has no change that failed.\n",
     );
     expect(await run("pause", "shop")).toStartWith("shop is paused, after change ");
-    expect(await run("list")).toContain("shop is paused: Paused on request.");
+    const table = await run("list");
+    expect(table).toContain("shop is paused: Paused on request.");
+    expect(table).toMatch(/^NAME +URL +TYPES +TAGS .*\nshop +http\S+ +created,removed +- +paused /);
     expect(await run("resume", "shop")).toStartWith("shop is active, after change ");
     const before = receiver.received.length;
     await run("replay", "shop", "--from", "0");
