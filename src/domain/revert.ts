@@ -296,6 +296,24 @@ function toWrite({ id, before, after }: Touched): PlantWrite {
 /** No plant has an empty entity tag. For a plant that the changes created and removed: there must be none. */
 const NEVER = { match: ['""'] };
 
+/** The ids of plants that would be created, but plants have them that the caller does not see. */
+async function findTaken(
+  store: StoreView,
+  block: readonly Touched[],
+  found: readonly (Plant | undefined)[],
+  { retry }: Pick<RevertOptions, "retry">,
+): Promise<ReadonlySet<bigint>> {
+  const missing = block.filter((_, index) => found[index] === undefined);
+  const creates = missing.map(toWrite).filter(({ kind }) => kind === "create");
+  if (creates.length === 0) return new Set();
+  const outcomes = await retry(() => store.rehearse(creates));
+  const taken = creates.filter((_, index) => {
+    const outcome = outcomes[index];
+    return outcome instanceof Refusal && outcome.reason === "id_taken";
+  });
+  return new Set(taken.map(({ id }) => id));
+}
+
 /** Read-only. The sample has the current state of a plant, and the state that it would get. */
 export async function previewRange(store: StoreView, range: Range, options: RevertOptions) {
   const counts = { plants: 0, revertible: 0, unchanged: 0, changedSince: 0 };
@@ -306,11 +324,12 @@ export async function previewRange(store: StoreView, range: Range, options: Reve
     const found = await Promise.all(
       block.map(({ id }) => options.retry(() => store.findPlant(id))),
     );
+    const taken = await findTaken(store, block, found, options);
     for (const [index, touched] of block.entries()) {
-      const fate = judge(touched, found[index]);
+      const { id, before } = touched;
+      const fate = taken.has(id) ? "changedSince" : judge(touched, found[index]);
       counts.plants++;
       counts[fate]++;
-      const { id, before } = touched;
       const stored = found[index];
       const now = stored && contentOf(stored);
       if (fate === "revertible" && sample.length < SAMPLE_LENGTH)

@@ -171,7 +171,7 @@ describe("a hidden plant", () => {
     const range = { from: newest + 1, by: "office" };
     const preview = await ask("POST", "/changes/revert", { ...range, dryRun: true });
     const text = await preview.text();
-    expect(JSON.parse(text)).toMatchObject({ plants: 2 });
+    expect(JSON.parse(text)).toMatchObject({ plants: 2, revertible: 1, changedSince: 1 });
     expect(text).not.toMatch(/breeding|later|orchid/);
     const lines = (await (await ask("POST", "/changes/revert", range)).text()).trim().split("\n");
     expect(JSON.parse(lines.at(-1) as string)).toMatchObject({
