@@ -489,20 +489,23 @@ test("a page costs about as much as one by tag, however many other plants there 
   }));
   await service.store.createPlants(others);
   const view = service.store.for(TAGS);
-  const measure = async (read: () => unknown): Promise<number> => {
-    const times: number[] = [];
-    for (let round = 0; round < 15; round++) {
+  const page = { order: "asc", after: undefined, limit: 100 } as const;
+  const readByTag = () => service.store.readPlants({ ...page, tag: "indoor" }, "json");
+  const readConfined = () => view.readPlants(page, "json");
+  const [byTag, confined]: [number[], number[]] = [[], []];
+  const rounds = [
+    { read: readByTag, times: byTag },
+    { read: readConfined, times: confined },
+  ];
+  // In turn, and the fastest of each: other processes use the machine too.
+  for (let round = 0; round < 30; round++)
+    for (const { read, times } of rounds) {
       const startedAtMs = performance.now();
       await read();
       times.push(performance.now() - startedAtMs);
     }
-    return times.toSorted((one, other) => one - other)[7] as number;
-  };
-  const page = { order: "asc", after: undefined, limit: 100 } as const;
-  const byTag = await measure(() => service.store.readPlants({ ...page, tag: "indoor" }, "json"));
-  const confined = await measure(() => view.readPlants(page, "json"));
   // A scan of all plants would take more than a hundred times as long as the index on SQLite, ten times on PostgreSQL.
-  expect(confined / byTag).toBeLessThan(6);
+  expect(Math.min(...confined)).toBeLessThan(6 * Math.min(...byTag));
 });
 
 test("a plant that changes its tag while its long text is read is not shown", async () => {
