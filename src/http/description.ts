@@ -95,7 +95,12 @@ const bodyFailures = [
 ] as const;
 const tokenFailures = ["Unauthorized", "RateLimited", "Unavailable"] as const;
 
-function describeOperation(operationId: string, tag: string, endpoint: Endpoint, config: Config) {
+export function describeOperation(
+  operationId: string,
+  tag: string,
+  endpoint: Endpoint,
+  config: Config,
+) {
   const { scopes: needs, summary, description, query, headers: sent, accepts, answers } = endpoint;
   const isOpen = needs === undefined;
   const { fails = [isOpen ? "BadRequest" : "BadQuery"] } = endpoint;
@@ -117,7 +122,10 @@ function describeOperation(operationId: string, tag: string, endpoint: Endpoint,
   const responses: Responses = {
     ...answers,
     ...Object.fromEntries(
-      all.map((name) => [statusOf(failures[name]), component("responses", name)]),
+      Array.from(
+        Map.groupBy(all, (name) => statusOf(failures[name])),
+        ([status, names]) => [status, describeFailures(names)],
+      ),
     ),
   };
   return {
@@ -151,6 +159,13 @@ const describeShared = (): object => ({
   responses: mapValues(failures, describeFailure),
   headers: mapValues(answerHeaders, (description) => ({ description, schema: { type: "string" } })),
 });
+
+/** Failures that share a status are one response, with the errors of each. */
+function describeFailures(names: readonly FailureName[]): object {
+  const [only = "", another] = names;
+  if (another === undefined) return component("responses", only);
+  return describeFailure([...new Set(names.flatMap((name) => failures[name] ?? []))]);
+}
 
 function describeFailure(names: readonly ErrorName[]): object {
   const errors = names.map((name) => ({ name, ...catalogue[name] }));

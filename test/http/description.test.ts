@@ -9,6 +9,8 @@ import { Compile } from "typebox/schema";
 import type { Answer, Description, Operation } from "../../reference/description.ts";
 import { catalogue, type ErrorName } from "../../src/domain/errors.ts";
 import { NDJSON_TYPES } from "../../src/http/body.ts";
+import { describeOperation } from "../../src/http/description.ts";
+import type { Endpoint, Endpoints } from "../../src/http/endpoint.ts";
 import { createRoutes, listOperations } from "../../src/http/operations.ts";
 import frozen from "../frozen/interface.openapi.json";
 import { limits } from "../support/limits.ts";
@@ -65,6 +67,16 @@ describe("the description", () => {
     );
     for (const [name, { code }] of Object.entries(catalogue))
       expect(description.info.description).toContain(`${code} ${name}`);
+  });
+
+  test("has the errors of all failures of an operation that share a status", () => {
+    const { revokeToken } = listOperations(service.config)["operation"] as Endpoints;
+    const fails = ["TokenNameTaken", "LastManager"] as const;
+    const both = { ...revokeToken, fails } as Endpoint;
+    const responses = describeOperation("both", "operation", both, service.config)
+      .responses as Operation["responses"];
+    const { examples } = responses?.["409"]?.content?.["application/json"] ?? {};
+    expect(Object.keys(examples ?? {})).toEqual(["token_name_taken", "last_manager"]);
   });
 
   test("has no error that no test receives", async () => {
