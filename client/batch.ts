@@ -197,6 +197,7 @@ export class BatchClient extends TagClient {
    * may be stored, and sending them again settles it. An abort ends the retries at once, and the request in flight
    * after 5 seconds.
    *
+   * @operation createPlants
    * @example
    * const plants = [{ id: 1n, name: "Rose", tag: "shrub" }, { id: 4n, name: "Ivy" }];
    * await client.createBatch(plants, (index, outcome) => console.log(index, outcome)); // 0 replayed, 1 created
@@ -214,6 +215,7 @@ export class BatchClient extends TagClient {
    * Stores any number of plants, and yields the outcome of each. A refused plant does not affect the others. Rejects
    * and aborts as `createBatch` does.
    *
+   * @operation createPlants
    * @example
    * const shelf = [{ id: 4n, name: "Ivy", row: "A" }, { id: 1n, name: "Moss", row: "B" }];
    * for await (const { plant, outcome } of client.createAll(shelf))
@@ -231,6 +233,7 @@ export class BatchClient extends TagClient {
    * Creates plants, replaces those whose id is taken, and removes those with `removed: true`; the last write of an id
    * wins. What is in the wanted state already is "replayed". Settles, rejects and aborts as `createBatch` does.
    *
+   * @operation createPlants
    * @example
    * const writes = [{ id: 1n, name: "Rosa" }, { id: 3n, removed: true as const }];
    * await client.upsertBatch(writes, (index, outcome) => console.log(index, outcome)); // 0 replaced, 1 removed
@@ -247,6 +250,7 @@ export class BatchClient extends TagClient {
   /**
    * Like `upsertBatch`, for any number of writes. Yields the outcome of each.
    *
+   * @operation createPlants
    * @example
    * const plants = [{ id: 1n, name: "Rosa" }, { id: 4n, name: "Ivy" }];
    * for await (const { outcome } of client.upsertAll(plants)) console.log(outcome); // replaced, created
@@ -260,9 +264,10 @@ export class BatchClient extends TagClient {
   }
 
   /**
-   * One transaction of at most 1 MiB: all of them, or none. Rejects with the error of the first one that failed; its
+   * Writes plants in one transaction of at most 1 MiB: all of them, or none. Rejects with the error of the first one that failed; its
    * `detail` begins with `line` and its number, from 1. Without `upsert`, a taken id is refused with `id_taken`.
    *
+   * @operation createPlants
    * @example
    * const swap = [{ id: 1n, name: "Tulip" }, { id: 2n, name: "Rose" }];
    * console.log(await client.writeAtomic(swap, { upsert: true })); // [ 'replaced', 'replaced' ]

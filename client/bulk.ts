@@ -42,6 +42,7 @@ export class BulkClient extends JobClient {
   /**
    * How many plants match the filter, and what some of them would be after the patch. Changes nothing.
    *
+   * @operation patchPlants
    * @example
    * const { plants, sample } = await client.previewPatch({ tag: "shrub" }, { tag: "hedge" });
    * console.log(plants, sample[0]?.after); // 1 { name: 'Rose', tag: 'hedge' }
@@ -58,6 +59,7 @@ export class BulkClient extends JobClient {
   /**
    * How many plants match the filter, and some of them. Changes nothing.
    *
+   * @operation removePlants
    * @example
    * const { plants, exact } = await client.previewRemoval({ tagged: true });
    * console.log(plants, exact); // 2 true
@@ -71,6 +73,7 @@ export class BulkClient extends JobClient {
    * Changes all plants that match; without a filter, or `all`, it is refused. A plant that others change meanwhile is
    * left alone. If it is interrupted, it is sent again, and continues: the counts are those of the last attempt.
    *
+   * @operation patchPlants, listJobs
    * @example
    * const { replaced } = await client.patchMatching({ tagged: false }, { tag: "to sort" });
    * console.log(replaced); // 1
@@ -88,6 +91,7 @@ export class BulkClient extends JobClient {
   /**
    * Removes all plants that match, like `patchMatching`.
    *
+   * @operation removePlants, listJobs
    * @example
    * const { removed } = await client.removeMatching({ all: true, except: [1n] });
    * console.log(removed); // 2
@@ -105,6 +109,7 @@ export class BulkClient extends JobClient {
    * Like `upsertBatch`, in one request of at most 1 MiB that the service finishes, even without this client: `stopJob`
    * ends it. A write that is malformed refuses all of them.
    *
+   * @operation createPlants, listJobs
    * @example
    * const { created, replaced } = await client.upsertByJob([
    *   { id: 1n, name: "Rosa" },

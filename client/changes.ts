@@ -125,6 +125,7 @@ export class ChangeClient extends BulkClient {
   /**
    * A page of the journal. Rejects with `changes_gone` if the cursor is no longer in the journal.
    *
+   * @operation listChanges
    * @example
    * const { changes, newest } = await client.listChangePage({ id: 1n, order: "desc", limit: 1 });
    * console.log(changes[0]?.type, newest >= 3); // created true
@@ -143,6 +144,7 @@ export class ChangeClient extends BulkClient {
   /**
    * Counts the changes from the newest back, without reading them. A page takes about a second at most.
    *
+   * @operation countChanges
    * @example
    * await client.remove(3n, { batch: "winter" });
    * const { counts } = await client.countChangePage({ batch: "winter", group: ["by"] });
@@ -163,6 +165,7 @@ export class ChangeClient extends BulkClient {
   /**
    * The number of the newest change. Read it before an export: the export may miss the changes after it.
    *
+   * @operation listChanges
    * @example
    * const after = await client.findNewestChange();
    * await client.create({ id: 4n, name: "Ivy" });
@@ -177,6 +180,7 @@ export class ChangeClient extends BulkClient {
   /**
    * Yields the changes up to now. With `follow`, continues with new changes until it is aborted.
    *
+   * @operation listChanges
    * @example
    * const after = await client.findNewestChange();
    * await client.patch(3n, { tag: "shade" });

@@ -152,19 +152,6 @@ export interface Refusals {
     | "transaction_too_large"
     | "job_running"
     | "jobs_full";
-  readonly previewPatch: "job_running" | "jobs_full";
-  readonly previewRemoval: "job_running" | "jobs_full";
-  readonly patchMatching: "job_running" | "jobs_full" | "job_stopped";
-  readonly removeMatching: "job_running" | "jobs_full" | "job_stopped";
-  readonly upsertByJob:
-    | "id_taken"
-    | "plant_not_found"
-    | "precondition_failed"
-    | "store_full"
-    | "transaction_too_large"
-    | "job_running"
-    | "jobs_full"
-    | "job_stopped";
   readonly followJob:
     | "id_taken"
     | "plant_not_found"
@@ -179,6 +166,19 @@ export interface Refusals {
   readonly listJobs: never;
   readonly findJob: never;
   readonly stopJob: "job_not_found";
+  readonly previewPatch: "job_running" | "jobs_full";
+  readonly previewRemoval: "job_running" | "jobs_full";
+  readonly patchMatching: "job_running" | "jobs_full" | "job_stopped";
+  readonly removeMatching: "job_running" | "jobs_full" | "job_stopped";
+  readonly upsertByJob:
+    | "id_taken"
+    | "plant_not_found"
+    | "precondition_failed"
+    | "store_full"
+    | "transaction_too_large"
+    | "job_running"
+    | "jobs_full"
+    | "job_stopped";
   readonly listChangePage: "changes_gone";
   readonly countChangePage: "changes_gone";
   readonly findNewestChange: "changes_gone";

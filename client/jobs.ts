@@ -173,6 +173,7 @@ export class JobClient extends BatchClient {
   /**
    * Waits for a job, and resolves to its counts. Rejects if it ended early, with `job_stopped` if it was stopped.
    *
+   * @operation patchPlants, removePlants, createPlants, revertChanges, listJobs
    * @example
    * const { removed } = await client.followJob<Bulk>("tidy up", {
    *   onProgress: ({ plants }) => console.log(plants), // 0
@@ -209,6 +210,7 @@ export class JobClient extends BatchClient {
   /**
    * The work that runs, by any token, and what ended before: at most 32, the oldest first.
    *
+   * @operation listJobs
    * @example
    * const newest = (await client.listJobs()).at(-1);
    * console.log(newest?.batch, newest?.kind, newest?.state); // tidy up remove ended
@@ -220,6 +222,7 @@ export class JobClient extends BatchClient {
   /**
    * The job of this batch; undefined if there is none.
    *
+   * @operation listJobs
    * @example
    * console.log((await client.findJob("tidy up"))?.report.complete); // true
    */
@@ -228,8 +231,9 @@ export class JobClient extends BatchClient {
   }
 
   /**
-   * The job changes nothing after the answer. Rejects with `job_not_found`.
+   * Stops a job, which changes nothing after the answer. Rejects with `job_not_found`.
    *
+   * @operation stopJob
    * @example
    * await client.stopJob("tidy up");
    * console.log((await client.findJob("tidy up"))?.state); // ended

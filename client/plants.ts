@@ -111,8 +111,9 @@ interface ChangeOptions extends WriteOptions {
 
 export class PlantClient extends Connection {
   /**
-   * Resolves when the plant is on disk. Rejects with `id_taken` if a different plant has the id.
+   * Creates a plant, and resolves when it is on disk. Rejects with `id_taken` if a different plant has the id.
    *
+   * @operation createPlant
    * @example
    * console.log(await client.create({ id: 9007199254740993n, name: "Ivy" })); // created
    * console.log(await client.create({ id: 9007199254740993n, name: "Ivy" })); // replayed
@@ -125,8 +126,10 @@ export class PlantClient extends Connection {
   }
 
   /**
-   * Rejects with `plant_not_found`. With `ifNoneMatch`, resolves to undefined if the plant still has that etag.
+   * Reads a plant, or rejects with `plant_not_found`. With `ifNoneMatch`, resolves to undefined if the plant still has
+   * that etag.
    *
+   * @operation readPlant
    * @example
    * const { plant, etag } = await client.get(1n);
    * console.log(plant); // { id: 1n, name: 'Rose', tag: 'shrub' }
@@ -162,6 +165,7 @@ export class PlantClient extends Connection {
    * Replaces the name and the tag of the plant with this id. With `ifMatch`, rejects with `precondition_failed` if the
    * plant no longer has that etag; without it, the last writer wins.
    *
+   * @operation replacePlant
    * @example
    * const { plant, etag } = await client.get(1n);
    * const saved = await client.replace({ ...plant, name: "Rosa" }, { ifMatch: etag });
@@ -175,6 +179,7 @@ export class PlantClient extends Connection {
    * Changes the members of the patch, and leaves the others; `{ tag: null }` removes the tag. `ifMatch` as for
    * `replace`.
    *
+   * @operation patchPlant
    * @example
    * const { plant } = await client.patch(1n, { tag: null });
    * console.log(plant.tag); // undefined
@@ -216,8 +221,9 @@ export class PlantClient extends Connection {
   }
 
   /**
-   * With `ifMatch`, rejects with `precondition_failed` if the plant no longer has that etag.
+   * Removes a plant. With `ifMatch`, rejects with `precondition_failed` if the plant no longer has that etag.
    *
+   * @operation removePlant
    * @example
    * const { etag } = await client.get(3n);
    * await client.remove(3n, { ifMatch: etag });
@@ -232,6 +238,7 @@ export class PlantClient extends Connection {
   /**
    * A page of plants, by id.
    *
+   * @operation listPlants
    * @example
    * const { plants, next } = await client.listPage({ q: "rose", limit: 1 });
    * console.log(plants[0]?.name, next); // Rose undefined
@@ -250,6 +257,7 @@ export class PlantClient extends Connection {
    * A page in the order of `sort`. The service scans all plants for each page. A plant that changes between two pages
    * may be on both, or on none.
    *
+   * @operation listPlants
    * @example
    * const { plants, cursor } = await client.listSortedPage({ sort: "-name", limit: 2 });
    * console.log(plants.map(({ name }) => name)); // [ 'Tulip', 'Rose' ]
@@ -267,6 +275,7 @@ export class PlantClient extends Connection {
   /**
    * Iterates over all matching plants, page by page. Concurrent changes may or may not show.
    *
+   * @operation listPlants
    * @example
    * for await (const { name } of client.list({ tagged: true })) console.log(name); // Rose, Tulip
    */
@@ -282,6 +291,7 @@ export class PlantClient extends Connection {
   /**
    * Streams all matching plants. It ends without an error only if it is complete.
    *
+   * @operation listPlants
    * @example
    * for await (const { id } of client.export()) console.log(id); // 1n, 2n, 3n
    */
@@ -293,6 +303,7 @@ export class PlantClient extends Connection {
    * Like `export`, in blocks. It resumes after a lost connection. Behind an HTTP/1.0 proxy a truncated stream looks
    * complete, so after the stream it reads pages from the last plant until one has no next link.
    *
+   * @operation listPlants
    * @example
    * for await (const plants of client.exportBlocks({ order: "desc" })) console.log(plants.length); // 3
    */
@@ -326,8 +337,9 @@ export class PlantClient extends Connection {
   }
 
   /**
-   * The service counts for a second. Add up the counts until one has no `next`.
+   * Counts the matching plants, for a second at most. Add up the counts until one has no `next`.
    *
+   * @operation countPlants
    * @example
    * console.log(await client.countPlants({ tag: "shrub" })); // { count: 1, exact: true }
    */

@@ -37,8 +37,9 @@ export interface RevertPreview {
 
 export class RevertClient extends ChangeClient {
   /**
-   * Counts, and a sample of plants. Rejects with `range_too_large` if the changes concern too many plants for it.
+   * What `revert` would do: counts, and a sample of plants. Rejects with `range_too_large` if the changes concern too many plants for it.
    *
+   * @operation revertChanges
    * @example
    * await client.remove(1n, { batch: "autumn" });
    * console.log((await client.previewRevert({ batch: "autumn" })).sample); // [ { id: 1n, before: { name: 'Rose', tag: 'shrub' } } ]
@@ -53,6 +54,7 @@ export class RevertClient extends ChangeClient {
    * Undoes changes. Calls `onLeft` for each plant that was left alone. If it is interrupted, it is sent again and
    * continues: `unchanged` then counts what was undone before, and a plant may be left a second time.
    *
+   * @operation revertChanges, listJobs
    * @example
    * await client.remove(1n, { batch: "frost" });
    * console.log((await client.revert({ batch: "frost" })).reverted); // 1

@@ -35,6 +35,7 @@ export class TagClient extends PlantClient {
   /**
    * A page of the tags in use.
    *
+   * @operation listTags
    * @example
    * console.log(await client.listTagPage({ limit: 1 })); // { tags: [ 'bulb' ], next: 'bulb' }
    */
@@ -45,6 +46,7 @@ export class TagClient extends PlantClient {
   /**
    * Like `listTagPage`, with the number of plants per tag.
    *
+   * @operation countTags
    * @example
    * const { tags } = await client.countTagPage({ prefix: "sh" });
    * console.log(tags); // [ { tag: 'shrub', count: 1, exact: true } ]
@@ -73,6 +75,7 @@ export class TagClient extends PlantClient {
   /**
    * All tags in use with this prefix.
    *
+   * @operation listTags
    * @example
    * for await (const tag of client.listTags()) console.log(tag); // bulb, shrub
    */

@@ -62,6 +62,7 @@ export class TokenClient extends RevertClient {
   /**
    * The token of this client, as the service knows it.
    *
+   * @operation describeToken
    * @example
    * console.log((await client.describeToken()).scopes.includes("plants:write")); // true
    */
@@ -75,6 +76,7 @@ export class TokenClient extends RevertClient {
   /**
    * A page of the tokens, by id.
    *
+   * @operation listTokens
    * @example
    * const { tokens, next } = await client.listTokenPage({ limit: 1 });
    * console.log(tokens.length, typeof next); // 1 string
@@ -98,6 +100,7 @@ export class TokenClient extends RevertClient {
   /**
    * All tokens ever made, in the order of their ids.
    *
+   * @operation listTokens
    * @example
    * for await (const { name, revoked } of client.listTokens())
    *   if (revoked === null) console.log(name); // till
@@ -112,8 +115,9 @@ export class TokenClient extends RevertClient {
   }
 
   /**
-   * Only this answer has the secret. If the answer was lost, the name is taken: revoke that token.
+   * Creates a token. Only this answer has the secret. If it was lost, the name is taken: revoke that token.
    *
+   * @operation createToken
    * @example
    * const made = await client.createToken({ name: "shop", scopes: ["plants:read"], expires: "90d" });
    * console.log(made.token.startsWith(made.prefix)); // true
@@ -126,8 +130,9 @@ export class TokenClient extends RevertClient {
   }
 
   /**
-   * The token stops working at once.
+   * Revokes a token, which stops working at once.
    *
+   * @operation revokeToken
    * @example
    * for await (const { id, name } of client.listTokens())
    *   if (name === "till") await client.revokeToken(id);

@@ -55,6 +55,7 @@ export class WebhookClient extends TokenClient {
   /**
    * All webhooks.
    *
+   * @operation listWebhooks
    * @example
    * for (const { name, state } of await client.listWebhooks()) console.log(name, state); // till active
    */
@@ -65,8 +66,9 @@ export class WebhookClient extends TokenClient {
   }
 
   /**
-   * Rejects with `webhook_not_found`.
+   * A webhook with its last attempts. Rejects with `webhook_not_found`.
    *
+   * @operation readWebhook
    * @example
    * console.log((await client.getWebhook("till")).types); // [ 'created', 'replaced', 'removed' ]
    */
@@ -77,6 +79,7 @@ export class WebhookClient extends TokenClient {
   /**
    * Sends every change from now on to the URL.
    *
+   * @operation addWebhook
    * @example
    * const { name, secret } = await client.addWebhook({ url: "https://shop.example/plants" });
    * console.log(name, secret.startsWith("whsec_")); // shop.example true
@@ -86,8 +89,9 @@ export class WebhookClient extends TokenClient {
   }
 
   /**
-   * What it has not delivered is dropped.
+   * Removes a webhook. What it has not delivered is dropped.
    *
+   * @operation removeWebhook
    * @example
    * await client.removeWebhook("till");
    * console.log(await client.listWebhooks()); // []
@@ -99,6 +103,7 @@ export class WebhookClient extends TokenClient {
   /**
    * Sends one event of the type `webhook.test`.
    *
+   * @operation testWebhook
    * @example
    * const { status, error } = await client.testWebhook("till");
    * console.log(status, error); // 204 null
@@ -112,8 +117,9 @@ export class WebhookClient extends TokenClient {
   }
 
   /**
-   * Changes wait in the journal.
+   * Pauses a webhook: its changes wait in the journal.
    *
+   * @operation pauseWebhook
    * @example
    * console.log((await client.pauseWebhook("till")).state); // paused
    */
@@ -122,8 +128,9 @@ export class WebhookClient extends TokenClient {
   }
 
   /**
-   * Continues at its cursor.
+   * Resumes a webhook at its cursor.
    *
+   * @operation resumeWebhook
    * @example
    * await client.pauseWebhook("till");
    * console.log((await client.resumeWebhook("till")).state); // active
@@ -135,6 +142,7 @@ export class WebhookClient extends TokenClient {
   /**
    * Skips the change whose delivery failed. `skipped` is its number; null if none had failed.
    *
+   * @operation skipWebhook
    * @example
    * console.log((await client.skipWebhook("till")).skipped); // null
    */
@@ -148,6 +156,7 @@ export class WebhookClient extends TokenClient {
   /**
    * Sends the changes after `from` again; 0 starts at the oldest in the journal.
    *
+   * @operation replayWebhook
    * @example
    * console.log((await client.replayWebhook("till", "newest")).failures); // 0
    */
@@ -156,8 +165,9 @@ export class WebhookClient extends TokenClient {
   }
 
   /**
-   * For 24 hours events are signed with the old secret too.
+   * Gives a webhook a new secret. For 24 hours events are signed with the old one too.
    *
+   * @operation rotateWebhook
    * @example
    * console.log((await client.rotateWebhook("till")).secret.startsWith("whsec_")); // true
    */

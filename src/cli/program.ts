@@ -41,7 +41,7 @@ export async function run(args: readonly string[]): Promise<number | undefined> 
 }
 
 /** `serve` alone is added without the others: their flags would delay the first answer. */
-function createProgram(name: string | undefined): Command {
+export function createProgram(name?: string): Command {
   const program = new Command("plantstore")
     .description("A plant store over HTTP: exact, durable, safe to retry.")
     .version(packageJson.version)

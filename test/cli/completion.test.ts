@@ -1,14 +1,11 @@
 /** plantstore completion: what it proposes, and that shells really use it. */
 
 import { describe, expect, test } from "bun:test";
-import { dirname, join } from "node:path";
-import { Glob } from "bun";
+import { dirname } from "node:path";
 import { launcher, runCommand } from "../support/command.ts";
 import { makeWorkplace } from "../support/folder.ts";
 import { runSync } from "../support/processes.ts";
 import { until } from "../support/until.ts";
-
-const root = join(import.meta.dir, "../..");
 
 async function propose(...words: string[]): Promise<string[]> {
   // Bash adds the program, the word and the one before it, which may look like flags.
@@ -27,23 +24,6 @@ describe("the candidates", () => {
     expect(commands).toContain("serve");
     expect(await propose("")).toEqual(commands);
     expect(await propose("vers")).toEqual(["version"]);
-  });
-
-  test("are in the documents, each with its subcommands", async () => {
-    const files = Array.from(new Glob("docs/*.md").scanSync(root));
-    const texts = await Promise.all(files.map((file) => Bun.file(join(root, file)).text()));
-    const commands = (await propose("")).filter((name) => !/^(help|version)$/.test(name));
-    const nested = await Promise.all(
-      commands.map(async (name) => (await propose(name, "")).map((one) => `${name} ${one}`)),
-    );
-    const all = [...commands, ...nested.flat().filter((name) => !name.endsWith(" help"))];
-    expect(all.length).toBeGreaterThan(30);
-    const text = texts.join("\n");
-    // A subcommand may also be named alone.
-    const isThere = (name: string): boolean =>
-      text.includes(`plantstore ${name}`) ||
-      (name.includes(" ") && text.includes(`\`${name.replace(/.* /, "")}\``));
-    expect(all.filter((name) => !isThere(name))).toEqual([]);
   });
 
   test("are every flag of a command", async () => {

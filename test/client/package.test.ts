@@ -6,7 +6,7 @@ import { join } from "node:path";
 import packageJson from "../../client/package.json";
 import rootPackageJson from "../../package.json";
 import { buildClient } from "../../scripts/build-client.ts";
-import { clientExamples } from "../support/client-examples.ts";
+import { clientComments } from "../../scripts/tables.ts";
 import { readSamples } from "../support/samples.ts";
 import { makeTemporaryFolder } from "../support/folder.ts";
 import { startShared, TEST_TOKEN } from "../support/service.ts";
@@ -38,8 +38,8 @@ const typedExamples = [
   'import { type Bulk, type Client, type FailureOf, ServiceError } from "@plantstore/client";',
   "declare const client: Client;",
   ...Array.from(
-    clientExamples,
-    ([name, code]) => `export async function of_${name}(): Promise<void> {\n${code}}`,
+    clientComments,
+    ([name, { example }]) => `export async function of_${name}(): Promise<void> {\n${example}}`,
   ),
 ].join("\n");
 

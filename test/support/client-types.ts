@@ -1,6 +1,16 @@
 /** What compiles against the client's types, and what must not. Other tests compile more against its sources. */
 
-import type { Client, ErrorName, FailureOf, NewPlant, Versioned } from "@plantstore/client";
+import type {
+  Client,
+  ErrorName,
+  FailureOf,
+  NewPlant,
+  Refusals,
+  Versioned,
+} from "@plantstore/client";
+
+/** A method that is missing has no comment with an `@operation`, or `npm run format` was not run. */
+({}) as Refusals satisfies Record<Exclude<keyof Client, "request">, unknown>;
 
 export async function compile(client: Client, created: NewPlant): Promise<void> {
   const { plant, etag }: Versioned = await client.get(1n);
