@@ -86,6 +86,24 @@ describe("the description", () => {
     expect(Object.keys(catalogue).filter((name) => !words.has(name))).toEqual([]);
   });
 
+  test("has no path that no HTTP test requests", async () => {
+    const files = [...new Glob("{contract,http}/*.test.ts").scanSync(`${import.meta.dir}/..`)];
+    const texts = await Promise.all(
+      files.map((file) => Bun.file(`${import.meta.dir}/../${file}`).text()),
+    );
+    const missing = Object.keys(description.paths).filter((path) => {
+      const whole = new RegExp(`${path.replaceAll(/\{\w+\}/g, String.raw`[^/\s"]+`)}(?![\\w/])`);
+      // One of several actions may be a value, beside the path that they share.
+      const [, parent = "", action = ""] = /^(.*)\/\{\w+\}\/(\w+)$/.exec(path) ?? [];
+      return !texts.some(
+        (text) =>
+          whole.test(text) ||
+          (action !== "" && text.includes(parent) && text.includes(`"${action}"`)),
+      );
+    });
+    expect(missing).toEqual([]);
+  });
+
   test("has every route and method of the service", () => {
     const described = Object.entries(description.paths).map(([path, operations]) => [
       path,
