@@ -75,6 +75,14 @@ interface Entry<Item> {
 
 export const UPSERT = { upsert: true };
 
+export interface BatchOptions extends WriteOptions {
+  /**
+   * Changes nothing: the outcomes are those that the writes would have. Needs `plants:read`. Writes of one id see each
+   * other only if they are sent together, in a block of up to 2,000.
+   */
+  readonly dryRun?: boolean | undefined;
+}
+
 const BLOCK_LENGTH_MAX = 2_000;
 /** Caps the size of a block of plants with long names. */
 const BLOCK_CHARACTERS_MAX = 1_000_000;
@@ -205,7 +213,7 @@ export class BatchClient extends TagClient {
   async createBatch(
     plants: readonly NewPlant[],
     settle: Settle,
-    options: WriteOptions = {},
+    options: BatchOptions = {},
   ): Promise<void> {
     for await (const block of this.deliver<NewPlant, Created>(plants, formatPlant, {}, options))
       for (const { index, outcome } of block) settle(index, outcome);
@@ -223,7 +231,7 @@ export class BatchClient extends TagClient {
    */
   async *createAll<Item extends NewPlant>(
     plants: Iterable<Item> | AsyncIterable<Item>,
-    options: WriteOptions = {},
+    options: BatchOptions = {},
   ): AsyncGenerator<Settled<Item>, void> {
     for await (const block of this.deliver<Item, Created>(plants, formatPlant, {}, options))
       yield* block;
@@ -241,7 +249,7 @@ export class BatchClient extends TagClient {
   async upsertBatch(
     writes: readonly Upsert[],
     settle: Settle<Upserted>,
-    options: WriteOptions = {},
+    options: BatchOptions = {},
   ): Promise<void> {
     for await (const block of this.deliver<Upsert, Upserted>(writes, formatUpsert, UPSERT, options))
       for (const { index, outcome } of block) settle(index, outcome);
@@ -253,11 +261,13 @@ export class BatchClient extends TagClient {
    * @operation createPlants
    * @example
    * const plants = [{ id: 1n, name: "Rosa" }, { id: 4n, name: "Ivy" }];
+   * for await (const { outcome } of client.upsertAll(plants, { dryRun: true }))
+   *   console.log(outcome); // replaced, created
    * for await (const { outcome } of client.upsertAll(plants)) console.log(outcome); // replaced, created
    */
   async *upsertAll<Item extends Upsert>(
     writes: Iterable<Item> | AsyncIterable<Item>,
-    options: WriteOptions = {},
+    options: BatchOptions = {},
   ): AsyncGenerator<Settled<Item, Upserted>, void> {
     for await (const block of this.deliver<Item, Upserted>(writes, formatUpsert, UPSERT, options))
       yield* block;
@@ -292,9 +302,9 @@ export class BatchClient extends TagClient {
     plants: Iterable<Item> | AsyncIterable<Item>,
     format: (item: Item) => string,
     query: Readonly<Record<string, unknown>>,
-    { batch, ...options }: WriteOptions,
+    { batch, dryRun, ...options }: BatchOptions,
   ): AsyncGenerator<Settled<Item, Success>[], void> {
-    const path = `/plants/batch${formatPairs({ ...query, batch })}`;
+    const path = `/plants/batch${formatPairs({ ...query, batch, dry_run: dryRun })}`;
     const settings = { ...this.options, ...options };
     const upload = new Upload(plants, format);
     const backoff = new Backoff(settings, findWaitMs);

@@ -2,7 +2,16 @@
 
 import { WebhookClient } from "./webhooks.ts";
 
-export type { Outcome, Refused, Removal, Settle, Settled, Upsert, Upserted } from "./batch.ts";
+export type {
+  BatchOptions,
+  Outcome,
+  Refused,
+  Removal,
+  Settle,
+  Settled,
+  Upsert,
+  Upserted,
+} from "./batch.ts";
 export type { BulkFilter, BulkPreview } from "./bulk.ts";
 export type {
   Change,

@@ -59,7 +59,7 @@ export function confine(store: WholeStore, tags: readonly string[]): StoreView {
       store.patchPlant(id, patch, condition, sign(writer)),
     writePlants: (writes, writer) => store.writePlants(writes, sign(writer)),
     writeAtomic: (writes, writer, refusal) => store.writeAtomic(writes, sign(writer), refusal),
-    rehearse: (writes, writer) => store.rehearse(writes, sign(writer)),
+    rehearse: (writes, writer, earlier) => store.rehearse(writes, sign(writer), earlier),
 
     findPlant: async (id) => hide(await store.findPlant(id), tags),
     readPlants: (query, form, signal) => store.readPlants({ ...query, within: tags }, form, signal),

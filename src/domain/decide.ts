@@ -85,19 +85,25 @@ export function decide(
 
 const growthOf = (done: Done): number => (done === "created" ? 1 : done === "removed" ? -1 : 0);
 
-/** What each write would do, one after the other. */
+/** The plants that earlier writes would have left, by id, in the order of the last write. */
+export type Rehearsed = Map<bigint, Plant | undefined>;
+
+/** What each write would do, one after the other. Adds to `states`. */
 export function rehearse(
   writes: readonly PlantWrite[],
   find: Find,
   limits: PlantLimits,
+  states: Rehearsed = new Map(),
 ): (Done | Refusal)[] {
-  const states = new Map<bigint, Plant | undefined>();
   return writes.map((write) => {
     const { id, writer } = write;
     const seen = see(states.has(id) ? states.get(id) : find(id), writer);
     const verdict = refuseWrite(write, limits) ?? judge(write, seen, BOUNDLESS);
     if (verdict instanceof Refusal) return verdict;
-    if (verdict.done !== "replayed") states.set(id, verdict.after);
+    if (verdict.done !== "replayed") {
+      states.delete(id);
+      states.set(id, verdict.after);
+    }
     return verdict.done;
   });
 }

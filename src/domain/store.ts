@@ -1,6 +1,7 @@
 /** What the service needs of a store, and what every engine behind it guarantees. */
 
 import type { ChangePage, ChangeQuery, Writer } from "./change.ts";
+import type { Rehearsed } from "./decide.ts";
 import type { Refusal } from "./errors.ts";
 import type { Condition } from "./entity-tag.ts";
 import type { PlantLimits } from "./faults.ts";
@@ -83,8 +84,12 @@ export interface StoreView extends Pick<TokenStore, "listTokens" | "createToken"
     refusal?: Refusal,
   ): Promise<readonly Done[]>;
 
-  /** What each write would do, one after the other. Changes nothing. */
-  rehearse(writes: readonly PlantWrite[], writer?: Writer): Promise<readonly (Done | Refusal)[]>;
+  /** What each write would do after the `earlier` ones, to which it is added. Changes nothing. */
+  rehearse(
+    writes: readonly PlantWrite[],
+    writer?: Writer,
+    earlier?: Rehearsed,
+  ): Promise<readonly (Done | Refusal)[]>;
 
   /**
    * A page of the journal. It has every change, written in the change's own transaction, in commit order: once a page

@@ -1,8 +1,10 @@
 /** POST /plants/batch: one result per line. NDJSON is streamed in and out, in constant memory. */
 
 import type { Writer } from "../domain/change.ts";
+import type { Rehearsed } from "../domain/decide.ts";
 import { catalogue, describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { describe, parseJson } from "../domain/json.ts";
+import { lengthOf } from "../domain/plant.ts";
 import { type Done, parseWrite, type PlantWrite, refuseLine } from "../domain/write.ts";
 import { ElementReader, type Line, LineReader, recordBytesMaxOf } from "../format/records.ts";
 import {
@@ -38,15 +40,34 @@ const batchHeaders = prefer(
 const BLOCK_LENGTH_MAX = 512;
 /** Memory per line in flight, however short the line is. */
 const LINE_BYTES = 800;
+/** Plants that a dry run has changed so far, and that later lines see. Then it forgets the oldest. */
+const REHEARSED_MAX = 10_000;
+/** Stored plants that a dry run has in memory: they may be far longer than the lines. */
+const LOOK_UPS_MAX = 64;
+/** Memory per character of a plant. */
+const CHARACTER_BYTES = 2;
+
 type BatchInput = Input<object, Values<typeof batchFields>, Values<typeof batchHeaders>, undefined>;
 
+type BatchHead = Pick<BatchInput, "query" | "headers">;
+
+/** Lines of an atomic batch do nothing alone. */
+function refuseContradiction({ query }: BatchHead): BatchInput["query"] {
+  if (query.atomic && query.dry_run)
+    throw new Refusal("invalid_query", "dry_run: expected nothing with atomic=true");
+  return query;
+}
+
 /** A removal without upsert=true is a 404 when it is repeated, and a job repeats a write whose answer was lost. */
-const isJob = ({ query, headers }: Pick<BatchInput, "query" | "headers">): boolean =>
-  query.upsert && !query.atomic && headers.Prefer.isAsync;
+const isJob = ({ query, headers }: BatchHead): boolean =>
+  query.upsert && !query.atomic && !query.dry_run && headers.Prefer.isAsync;
+
+/** A dry run tells what is stored, and changes nothing that would betray the question. */
+const needsRead = (head: BatchHead): boolean => head.query.dry_run || isJob(head);
 
 async function writePlants(input: BatchInput, exchange: Exchange): Promise<Response> {
   const { request, service } = exchange;
-  const { batch: name, upsert, atomic } = input.query;
+  const { batch: name, upsert, atomic, dry_run: isDry } = input.query;
   const { form: type, headers: sent } = input;
   const isGzip = isPacked(request.headers);
   const isArray = type === JSON_TYPE;
@@ -56,7 +77,8 @@ async function writePlants(input: BatchInput, exchange: Exchange): Promise<Respo
   const applied = report.isMinimal ? { "preference-applied": "return=minimal" } : {};
   const headers = { "content-type": type, ...applied };
   const writer = exchange.leaseWriter(name);
-  const batch = { exchange, writer, isUpsert: upsert, report, isGzip };
+  const rehearsal = isDry ? createRehearsal(exchange) : undefined;
+  const batch = { exchange, writer, rehearsal, isUpsert: upsert, report, isGzip };
   const isAccepted = isJob(input);
   if (!isArray && !atomic && !isAccepted) {
     requireExpectation(request);
@@ -64,7 +86,7 @@ async function writePlants(input: BatchInput, exchange: Exchange): Promise<Respo
     // A small batch is never refused for large ones.
     if (unread > 0) exchange.reserve(unread, ANSWERS_SHARE);
     await requireOpen(request);
-    await exchange.requireFree(writer);
+    if (!isDry) await exchange.requireFree(writer);
     const onUnread = (): void => void (report.isMinimal = true);
     const results = toStream(exchange, (signal) => writeLines(batch, signal), { onUnread });
     return answer(200, results, headers);
@@ -76,7 +98,7 @@ async function writePlants(input: BatchInput, exchange: Exchange): Promise<Respo
   service.budget.noteDropped(TEXT_GROWTH * text.length);
   await requireOpen(request);
   if (isAccepted) return acceptJob(exchange, name, text, isArray);
-  await exchange.requireFree(writer);
+  if (!isDry) await exchange.requireFree(writer);
   const blocks = readRecords(text, isArray, service);
   if (atomic) {
     const results = await writeTogether(batch, blocks);
@@ -145,13 +167,43 @@ function createReport(open: string, between: string, close: string) {
 interface Batch {
   readonly exchange: Exchange;
   readonly writer: Writer;
+  /** Of a dry run. */
+  readonly rehearsal: ReturnType<typeof createRehearsal> | undefined;
   readonly isUpsert: boolean;
   readonly report: ReturnType<typeof createReport>;
   readonly isGzip: boolean;
 }
 
+/** Answers what lines would do, and holds the memory of what they would leave. */
+function createRehearsal(exchange: Exchange) {
+  const earlier: Rehearsed = new Map();
+  const rehearsal = {
+    bytesHeld: 0,
+
+    async run(writes: readonly PlantWrite[], writer: Writer): Promise<readonly Outcome[]> {
+      const { queueSecondsMax } = exchange.service.config;
+      const outcomes: Outcome[] = [];
+      for (let at = 0; at < writes.length; at += LOOK_UPS_MAX) {
+        const part = writes.slice(at, at + LOOK_UPS_MAX);
+        const rehearse = () => exchange.store.rehearse(part, writer, earlier);
+        outcomes.push(...(await retryWhileOverloaded(queueSecondsMax, rehearse)));
+      }
+      for (const id of earlier.keys()) {
+        if (earlier.size <= REHEARSED_MAX) break;
+        earlier.delete(id);
+      }
+      let bytes = earlier.size * LINE_BYTES;
+      for (const plant of earlier.values()) bytes += CHARACTER_BYTES * lengthOf(plant);
+      exchange.reserve(exchange.bytesKept - rehearsal.bytesHeld + bytes);
+      rehearsal.bytesHeld = bytes;
+      return outcomes;
+    },
+  };
+  return rehearsal;
+}
+
 async function* writeLines(batch: Batch, signal: AbortSignal) {
-  const { exchange, report, isGzip } = batch;
+  const { exchange, report } = batch;
   const { request, service } = exchange;
   const reader = request.body?.getReader();
   if (reader === undefined) {
@@ -159,7 +211,7 @@ async function* writeLines(batch: Batch, signal: AbortSignal) {
     return;
   }
   try {
-    const chunks = reserveChunks(reader, exchange, isGzip, signal);
+    const chunks = reserveChunks(reader, batch, signal);
     const blocks = new LineReader(recordBytesMaxOf(service.config)).read(chunks, BLOCK_LENGTH_MAX);
     yield* writeAll(batch, whileConnected(blocks, reader, exchange), signal);
     // After an aborted batch the last result has been sent, but part of the body is unread. On a keep-alive
@@ -238,12 +290,15 @@ async function holdLines<Result>(
 
 /** One result per line. The store gets all writes in one call, so they share a commit and keep their order. */
 async function writeBlock(batch: Batch, lines: readonly Line[]): Promise<void> {
-  const { exchange, writer, isUpsert, report } = batch;
+  const { exchange, writer, rehearsal, isUpsert, report } = batch;
   const { service, ids } = exchange;
   const startedAtMs = performance.now();
   const parsed = lines.map((line) => parseLine(line, isUpsert));
   const writes = parsed.filter((write): write is PlantWrite => !(write instanceof Refusal));
-  const stored = writes.length === 0 ? [] : await exchange.store.writePlants(writes, writer);
+  const stored =
+    writes.length === 0
+      ? []
+      : await (rehearsal?.run(writes, writer) ?? exchange.store.writePlants(writes, writer));
   const outcomes = stored.values();
   const durationMs = performance.now() - startedAtMs;
   const failed: Refusal[] = [];
@@ -255,7 +310,7 @@ async function writeBlock(batch: Batch, lines: readonly Line[]): Promise<void> {
     if (outcome instanceof Refusal && status >= 500) failed.push(outcome);
   }
   const created = stored.filter((outcome) => outcome === "created").length;
-  service.metrics.countCreates(durationMs, created);
+  if (rehearsal === undefined) service.metrics.countCreates(durationMs, created);
   // One log line per block: a full disk fails every line.
   const [{ reason, cause } = {}] = failed;
   if (reason !== undefined)
@@ -370,8 +425,7 @@ const BUFFER_GROWTH = 3;
 /** Reserves memory for the unfinished line and for what the runtime may buffer of the body. */
 async function* reserveChunks(
   reader: Reader,
-  exchange: Exchange,
-  isGzip: boolean,
+  { exchange, rehearsal, isGzip }: Batch,
   signal: AbortSignal,
 ) {
   const { config } = exchange.service;
@@ -386,7 +440,10 @@ async function* reserveChunks(
     unfinished = Math.min(grown, recordBytesMaxOf(config));
     // A single line always fits, however small the budget.
     const most = Math.max(unfinished, config.bodyBytesTotalMax / 2);
-    if (unread > 0) exchange.reserve(Math.min(unread + BUFFER_GROWTH * unfinished, most));
+    if (unread > 0)
+      exchange.reserve(
+        Math.min(unread + BUFFER_GROWTH * unfinished, most) + (rehearsal?.bytesHeld ?? 0),
+      );
     yield chunk;
   }
 }
@@ -408,6 +465,7 @@ export const batchOperations: Endpoints = {
       "either every line succeeds, or nothing is stored, and the answer is the error of the first line that failed, " +
       "with a message that begins with `line`, its number and a colon. If the answer was lost, send it again. " +
       "With `upsert=true` and `Prefer: respond-async`, a batch no larger than one body is a job that the service finishes without the client: `GET /jobs` shows it, `DELETE /jobs` stops it. It also needs `plants:read`. If one line is not a plant, all are refused, with such a message. " +
+      `With \`dry_run=true\` nothing is changed: each line gets the result that it would have. Limits of the whole store, such as a full disk, are not checked. A line sees what the lines before it would do, as far as the last ${REHEARSED_MAX} plants that they would change. It also needs \`plants:read\`, is no job, and refuses \`atomic=true\`. ` +
       `Limits: ${config.bodyBytesMax} bytes per array; any number of lines, ${recordBytesMaxOf(config)} bytes per line, ` +
       `${config.readSecondsMax} s between two pieces. ` +
       `A client that sends everything before it reads must send \`Prefer: return=minimal\` with its lines. It gets the results of the first ${REFUSED_SHOWN_MAX} refused lines ` +
@@ -416,7 +474,8 @@ export const batchOperations: Endpoints = {
       "If the lines cannot be read to their end, the last result says so (400, 401, 408, 503), and nothing after it was stored: count the results.",
     query: batchFields,
     headers: batchHeaders,
-    also: { scopes: ["plants:read"], when: isJob },
+    refine: refuseContradiction,
+    also: { scopes: ["plants:read"], when: needsRead },
     body: {
       accepts: jsonAndLines("BatchLine", [monstera, ficus]),
       types: [...NDJSON_TYPES, JSON_TYPE],

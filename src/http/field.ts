@@ -205,6 +205,7 @@ export const batchFields = {
     "A plant whose id is taken replaces the stored one. Removing what is not there changes nothing.",
   ),
   atomic: trueOrFalse("One transaction: every line succeeds, or nothing is stored."),
+  dry_run: trueOrFalse("Change nothing: answer what each line would do."),
 };
 
 export const idArgument: Argument<bigint> & { readonly expected: string } = {

@@ -57,11 +57,11 @@ export function createStore(engine: Engine, limits: StoreLimits): Store {
     ),
     ...createChanges(engine, limits.changesDays),
     ...createTokens(engine),
-    rehearse: async (writes, writer) => {
+    rehearse: async (writes, writer, earlier) => {
       const found = await Promise.all(writes.map(({ id }) => findPlant(id)));
       const stored = new Map(found.map((plant) => [plant?.id, plant]));
       const signed = writes.map((write) => ({ ...write, writer }));
-      return rehearse(signed, (id) => stored.get(id), limits);
+      return rehearse(signed, (id) => stored.get(id), limits, earlier);
     },
     listWebhooks: async () => (await webhooks.list()).map(fromRecord),
     addWebhook: async (webhook) => {

@@ -224,6 +224,9 @@ describe("a request with respond-async", () => {
       expect((await send(service, "DELETE", "/plants?name=n&batch=b&dry_run=true")).status).toBe(
         200,
       );
+      const dry = json('[{"id":1,"name":"x"}]');
+      const path = "/plants/batch?batch=b&dry_run=true";
+      expect((await send(service, "POST", path, dry)).status).toBe(200);
       expect(await call(service, "remove_plants", { name: "n", batch: "b" })).toMatchObject({
         plants: 1,
       });
