@@ -234,7 +234,7 @@ export const operators = {
       es: "Enlace para entrar",
     },
     linkFor: {
-      en: "Whoever opens it works as {who}, with: {may}. A phone can scan it.",
+      en: "Anyone who opens it works as {who}, with: {may}. A phone can scan it.",
       de: "Wer ihn öffnet, arbeitet als {who} und darf: {may}. Ein Telefon kann ihn scannen.",
       fr: "La personne qui l’ouvre travaille en tant que {who} et peut : {may}. Un téléphone peut le scanner.",
       es: "Quien lo abra trabaja como {who} y puede: {may}. Un teléfono puede escanearlo.",

@@ -154,8 +154,8 @@ function Secret({ title, secret, access }: SecretProps): JSX.Element {
           </section>
         )}
         <div class="form-actions">
-          <span role="status">{isCopied.value && t.operators.manage.copied}</span>
           <Button onClick={() => (shownOnce.value = undefined)}>{t.operators.manage.done}</Button>
+          <span role="status">{isCopied.value && t.operators.manage.copied}</span>
         </div>
       </div>
     </Dialog>

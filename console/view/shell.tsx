@@ -241,6 +241,9 @@ function Account(): JSX.Element {
             </>,
           ],
           [t.shell.access, describeScopes(who?.scopes ?? [])],
+          ...(who?.tags === undefined
+            ? []
+            : [[t.operators.tokens.tags, who.tags.join(", ")] as const]),
           [t.shell.expires, who?.expires === undefined ? t.shell.never : formatTime(who.expires)],
         ]}
       />

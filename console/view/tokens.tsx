@@ -11,6 +11,7 @@ import { fill, t } from "../text/text.ts";
 import { Button, Choice, Field } from "./controls.tsx";
 import { splitTags, TagsInput } from "./form.tsx";
 import { Checks, ManagePage, readText, shownOnce, useManager } from "./manage.tsx";
+import { Tag } from "./tag.tsx";
 
 const expiries = [
   ["", t.operators.tokens.expiresNever],
@@ -145,7 +146,7 @@ export function TokensView(): JSX.Element {
           {token.tags?.map((tag) => (
             <>
               {" "}
-              <span class="tag">{tag}</span>
+              <Tag tag={tag} />
             </>
           ))}
         </>,

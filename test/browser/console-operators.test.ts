@@ -93,7 +93,7 @@ describeInBrowser("tokens in the console", () => {
     await page.getByRole("dialog").getByText("Copied.").waitFor();
     expect(await page.evaluate<string>("navigator.clipboard.readText()")).toBe(made);
     // A link and its code sign a colleague in.
-    await user.see({ text: `Whoever opens it works as ${name}, with: Read plants.` });
+    await user.see({ text: `Anyone who opens it works as ${name}, with: Read plants.` });
     await page.getByRole("img", { name: "QR code of the sign-in link" }).waitFor();
     const link = await page
       .getByLabel("Sign-in link", { exact: true })
