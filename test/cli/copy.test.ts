@@ -193,11 +193,19 @@ describe("plantstore copy", () => {
 
 describe("tokens", () => {
   /** The seed gives a token its hash, its prefix and, unless it is given, its name. */
-  function addToken(path: string, seed: string, name = seed, times = "NULL, NULL, NULL"): void {
+  function addToken(
+    path: string,
+    seed: string,
+    name = seed,
+    times = "NULL, NULL, NULL",
+    // A token with tags has a comma after each scope.
+    rights = "'plants:read plants:write', NULL",
+  ): void {
     const texts = [hashToken(seed), seed.slice(0, 8), name].map((text) => `'${text}'`).join(", ");
     alter(
       path,
-      `INSERT INTO tokens VALUES (${texts}, 'plants:read plants:write', NULL, 1000, ${times})`,
+      `INSERT INTO tokens (hash, prefix, name, scopes, tags, created_at_ms, expires_at_ms, last_used_at_ms, revoked_at_ms)
+        VALUES (${texts}, ${rights}, 1000, ${times})`,
     );
   }
 
@@ -230,7 +238,8 @@ describe("tokens", () => {
     addToken(at.from, token, "client", "NULL, 5000, NULL");
     addToken(at.from, "expired", "expired", "2000, NULL, NULL");
     addToken(at.from, "revoked", "client", "NULL, 2500, 3000");
-    expect(await runForJson(at.args)).toMatchObject({ tokens: { ...none, copied: 3 } });
+    addToken(at.from, "till", "till", "NULL, NULL, NULL", `'plants:read,', '["indoor"]'`);
+    expect(await runForJson(at.args)).toMatchObject({ tokens: { ...none, copied: 4 } });
     expect(readTokens(at.to)).toEqual(readTokens(at.from));
     await using service = await spawnService({ DATABASE_URL: urlOf(at.to) });
     expect(service.started.tokenFile).toBeUndefined();
