@@ -23,7 +23,7 @@ export const fieldsOf = {
 export function addFields(command: Command, fields: Fields): Command {
   for (const [name, { schema }] of Object.entries(fields)) {
     const meaning = String(schema["description"]);
-    const words = name in filterFields ? `only plants that match. ${meaning}` : firstOf(meaning);
+    const words = name in filterFields ? meaning : firstOf(meaning);
     const option = new Option(`${toFlag(name)} <${name}>`, words);
     const values = schema["enum"] as readonly string[] | undefined;
     command.addOption(values === undefined ? option : option.choices(values));

@@ -290,7 +290,10 @@ function addTokenCommands(token: Command): void {
     .description("Create a token and print it. It is shown only once.")
     .requiredOption("--name <name>", "its name, unique among the tokens in use")
     .option("--scopes <scopes>", `any of ${scopes.join(",")}`, plantScopes.join(","))
-    .option("--tags <tags>", "only for plants with one of these tags (default: the whole store)")
+    .option(
+      "--tags <tags>",
+      "only for plants with one of these tags, as in herb,vegetable (default: all plants)",
+    )
     .option("--expires <time>", "a time as in 90d, or a date as in 2030-01-31 (default: never)")
     .option("--rate <rate>", "as in 100/s, 6000/min or none (default: PLANTSTORE_RATE_LIMIT)")
     .option("--json", "as JSON, with its details")
