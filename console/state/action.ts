@@ -56,7 +56,7 @@ export type Task =
 const RETRYING = { delaysMs: [300, 900, 3_000] };
 /** Fewer plants are done before a note is read. */
 const NOTED_MIN = 100;
-/** The feed brings so many changes at once. After more, the list is reloaded. */
+/** Up to this many changes arrive over the feed. After more, the list is reloaded. */
 const LISTED_MAX = 1_000;
 /** Plants changed by others whose current state is read. The feed has the rest. */
 const CONFLICTS_MAX = 10;

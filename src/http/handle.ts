@@ -99,7 +99,7 @@ export function createHandler(service: Service, route: Route | undefined) {
     if (exchange.bytesKept > 0 && !exchange.isStreamed) exchange.hold(0);
     // Also before a stream, which nobody reads in answer to HEAD.
     if (exchange.isPatient) service.limitIdle(request, config.idleSecondsMax);
-    // The runtime makes `response.headers` on demand, and most answers need no more of them.
+    // The runtime makes `response.headers` on demand, and most answers set none.
     if (refusal !== undefined || exchange.sentId !== null)
       response.headers.set("x-request-id", exchange.requestId);
     if (exchange.rate !== undefined) addRateHeaders(response.headers, exchange.rate);

@@ -54,7 +54,7 @@ type Action = (context: Context, name: string, input?: unknown) => Promise<unkno
 
 const viewOf = ({ store, confinement }: Context): StoreView => store.for(confinement);
 
-/** The changes that a webhook sends, whoever asks. */
+/** The changes that a webhook sends: its own tags decide, not those of the caller. */
 export const sentBy = ({ store }: Pick<Context, "store">, webhook: Webhook): StoreView =>
   store.for(confinementOf(webhook));
 

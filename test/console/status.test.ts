@@ -31,7 +31,7 @@ test("an import in a tab that is silent for a minute is not said to have stopped
   ]);
 });
 
-test("one that is heard of again goes on, and its end is said once", async () => {
+test("an import that sends news again is shown again, and its end is said once", async () => {
   toasts.value = [];
   const ended = Promise.withResolvers<void>();
   const stop = toasts.subscribe((all) => all.length > 0 && ended.resolve());
