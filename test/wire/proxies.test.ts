@@ -111,11 +111,6 @@ async function startProxy(name: string, serviceUrl: string) {
 const requestHead = (line: string, ...lines: string[]): string =>
   head(line, "Host: 127.0.0.1", `Authorization: Bearer ${TEST_TOKEN}`, ...lines);
 
-test("docs/operations.md shows ops/nginx.conf", () => {
-  const read = (file: string): string => readFileSync(join(root, file), "utf8");
-  expect(read("docs/operations.md")).toContain(`\`\`\`nginx\n${read("ops/nginx.conf")}\`\`\``);
-});
-
 describe.each(Object.entries(proxies))("%s", (name, { binary, isFaithful }) => {
   test.skipIf(findBinary(binary) === null || Bun.which("openssl") === null)(
     "as ops/ configures it: batch, events, prefix, and an export that is cut off",
