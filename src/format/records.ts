@@ -211,7 +211,7 @@ export class ElementReader extends RecordReader {
 
 const CAPACITY_MIN = 1024;
 
-/** Bytes assembled from pieces of any size, without an object for each piece. */
+/** Bytes assembled from chunks of any size, without an object for each chunk. */
 export class Bytes {
   private buffer: Uint8Array;
   private used = 0;
@@ -224,18 +224,18 @@ export class Bytes {
     return this.used;
   }
 
-  add(piece: Uint8Array): void {
-    const needed = this.used + piece.length;
+  add(chunk: Uint8Array): void {
+    const needed = this.used + chunk.length;
     if (needed > this.buffer.length) {
       const grown = new Uint8Array(Math.max(needed, 2 * this.buffer.length, CAPACITY_MIN));
       grown.set(this.buffer.subarray(0, this.used));
       this.buffer = grown;
     }
-    this.buffer.set(piece, this.used);
+    this.buffer.set(chunk, this.used);
     this.used = needed;
   }
 
-  /** Returns all bytes and a last piece, uncopied if it is the only one, and starts over. */
+  /** Returns all bytes and a last chunk, uncopied if it is the only one, and starts over. */
   take(last: Uint8Array = new Uint8Array()): Uint8Array {
     if (this.used === 0) return last;
     this.add(last);

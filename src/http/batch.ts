@@ -467,7 +467,7 @@ export const batchOperations: Endpoints = {
       "With `upsert=true` and `Prefer: respond-async`, a batch no larger than one body is a job that the service finishes without the client: `GET /jobs` shows it, `DELETE /jobs` stops it. It also needs `plants:read`. If one line is not a plant, all are refused, with such a message. " +
       `With \`dry_run=true\` nothing is changed: each line gets the result that it would have. Limits of the whole store, such as a full disk, are not checked. A line sees what the lines before it would do, as far as the last ${REHEARSED_MAX} plants that they would change. It also needs \`plants:read\`, is no job, and refuses \`atomic=true\`. ` +
       `Limits: ${config.bodyBytesMax} bytes per array; any number of lines, ${recordBytesMaxOf(config)} bytes per line, ` +
-      `${config.readSecondsMax} s between two pieces. ` +
+      `${config.readSecondsMax} s between two chunks. ` +
       `A client that sends everything before it reads must send \`Prefer: return=minimal\` with its lines. It gets the results of the first ${REFUSED_SHOWN_MAX} refused lines ` +
       'and then `{"created":2,"replayed":0,"refused":1,"complete":true}` as the last line, with `replaced` and `removed` if lines can do that. `complete` is false if the lines could not be read to their end. ' +
       `Without that header, read the results while you send: the service waits ${config.idleSecondsMax / 2} s for a client that does not read, then stores the rest and ends the answer in the same way. ` +

@@ -200,9 +200,9 @@ export async function readPacked(exchange: Exchange): Promise<string> {
   const chunks = async function* (): AsyncGenerator<Uint8Array> {
     yield packed;
   };
-  for await (const piece of unpack(chunks(), exchange.service)) {
-    requireLength(bytes.length + piece.length, exchange);
-    bytes.add(piece);
+  for await (const chunk of unpack(chunks(), exchange.service)) {
+    requireLength(bytes.length + chunk.length, exchange);
+    bytes.add(chunk);
     exchange.reserve(packed.length + BUFFER_GROWTH * bytes.length);
   }
   return takeText(exchange, bytes.take());

@@ -48,10 +48,10 @@ import {
 
 const RETRY_MS = 2_000;
 /**
- * Larger chunks are sent in pieces, so a client that stops reading holds little memory. Too small to count for a forced
+ * Larger chunks are sent in parts, so a client that stops reading holds little memory. Too small to count for a forced
  * GC: readers share a chunk.
  */
-const PIECE_BYTES_MAX = 131_072;
+const PART_BYTES_MAX = 131_072;
 
 const CHANGE_FORMS = [JSON_TYPE, ...NDJSON_TYPES, EVENT_STREAM_TYPE] as const;
 
@@ -118,9 +118,9 @@ async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSign
   const { config, feed } = exchange.service;
   const readShared = isFiltered(query) ? undefined : feed.findSharedRead(exchange.store);
   let last = query.after;
-  /** Bytes already sent of the chunk after `last`: a large plant goes out in pieces. */
+  /** Bytes already sent of the chunk after `last`: a large plant goes out in parts. */
   let sent = 0;
-  const makePiece = async (): Promise<Uint8Array> => {
+  const makePart = async (): Promise<Uint8Array> => {
     signal.throwIfAborted();
     exchange.reserve(0, ANSWERS_SHARE);
     const chunk =
@@ -128,19 +128,19 @@ async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSign
         ? toChunk(last, await readPage(exchange, { ...query, after: last }))
         : await readShared(last);
     await feed.awaitTick();
-    // Again: the readers before it hold their pieces now.
+    // Again: the readers before it hold their parts now.
     exchange.reserve(0, ANSWERS_SHARE);
     const { events, changes } = chunk;
-    const piece = events.subarray(sent, sent + PIECE_BYTES_MAX);
-    sent += piece.length;
+    const part = events.subarray(sent, sent + PART_BYTES_MAX);
+    sent += part.length;
     // Cursor 0 moves with the oldest change. The next read must continue this chunk, or reject with changes_gone.
     if (last === 0 && changes[0] !== undefined) last = changes[0].seq - 1;
-    // A chunk that is read again may end earlier than the one that the previous piece was cut from.
+    // A chunk that is read again may end earlier than the one that the previous part was cut from.
     if (sent >= events.length) [last, sent] = [chunk.last, sent - events.length];
-    return piece;
+    return part;
   };
   // When the memory budget is spent, a feed reader waits instead of being refused.
-  const makeWhenRoom = () => retryWhileOverloaded(Number.POSITIVE_INFINITY, makePiece);
+  const makeWhenRoom = () => retryWhileOverloaded(Number.POSITIVE_INFINITY, makePart);
   feed.join();
   try {
     yield `retry: ${RETRY_MS}\n\n`;
@@ -148,14 +148,14 @@ async function* follow(exchange: Exchange, query: ChangeQuery, signal: AbortSign
     while (!feed.isClosed) {
       signal.throwIfAborted();
       const quietMs = commentAtMs - performance.now();
-      let piece: string | Uint8Array = "";
-      if (sent > 0 || last < feed.newest) piece = await makeWhenRoom();
+      let part: string | Uint8Array = "";
+      if (sent > 0 || last < feed.newest) part = await makeWhenRoom();
       else if (quietMs > 0) await within(quietMs, feed.changed.promise, signal);
       // Heartbeat, with the cursor if changes may have been skipped. Never inside a half-sent event.
-      if (piece.length === 0 && sent === 0 && quietMs <= 0)
-        piece = readShared === undefined ? `:\nid: ${last}\n\n` : ":\n\n";
-      if (piece.length === 0) continue;
-      yield piece;
+      if (part.length === 0 && sent === 0 && quietMs <= 0)
+        part = readShared === undefined ? `:\nid: ${last}\n\n` : ":\n\n";
+      if (part.length === 0) continue;
+      yield part;
       commentAtMs = performance.now() + config.commentSeconds * 1000;
     }
   } finally {

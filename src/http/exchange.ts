@@ -112,7 +112,7 @@ export class Exchange {
     const { budget } = this.service;
     const grown = bytesKept + bytesLeaving - this.bytesKept - this.bytesLeaving;
     budget.bytesHeld += grown;
-    // The runtime collects the small pieces of a stream in time. A body that was not read leaves nothing to collect.
+    // The runtime collects the small chunks of a stream in time. A body that was not read leaves nothing to collect.
     const isLate = this.isStreamed ? -grown >= LARGE_BYTES : this.isRead;
     if (isLate && grown < 0) budget.noteDropped(-grown);
     this.bytesKept = bytesKept;

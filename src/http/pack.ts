@@ -18,7 +18,7 @@ const SYNC_BYTES_MAX = 16_384;
 const LEVELS: Readonly<Record<Coding, number>> = { zstd: 1, gzip: 4 };
 /** A larger window takes more memory, and makes plants no smaller. */
 const WINDOW_BITS = 18;
-/** Memory of one stream: its window, its tables, and the piece that is being packed. */
+/** Memory of one stream: its window, its tables, and the chunk that is being packed. */
 const PACKER_BYTES: Readonly<Record<Coding, number>> = { zstd: 1_048_576, gzip: 524_288 };
 
 const findChoice = ({ request }: Exchange): Choice | undefined =>
@@ -58,7 +58,7 @@ async function packLater(bytes: Uint8Array<ArrayBuffer>, coding: Coding): Promis
   );
 }
 
-type Pieces = ReturnType<Make>;
+type Chunks = ReturnType<Make>;
 
 /** The coding of a stream; undefined if the client prefers none, or memory is short. Holds its memory from now on. */
 export function openPacker(exchange: Exchange): (Packer & { headers: MoreHeaders }) | undefined {
@@ -80,12 +80,12 @@ export function openPacker(exchange: Exchange): (Packer & { headers: MoreHeaders
   return {
     headers: { "content-encoding": coding },
     hold,
-    pack: (make) => (signal) => packPieces(make(signal), coding),
+    pack: (make) => (signal) => packChunks(make(signal), coding),
   };
 }
 
-/** Each piece is flushed, so the client can unpack it as it arrives. The pool's threads pack. */
-async function* packPieces(pieces: Pieces, coding: Coding): Pieces {
+/** Each chunk is flushed, so the client can unpack it as it arrives. The pool's threads pack. */
+async function* packChunks(chunks: Chunks, coding: Coding): Chunks {
   const { constants, createGzip, createZstdCompress } = await import("node:zlib");
   const isZstd = coding === "zstd";
   const params = {
@@ -104,8 +104,8 @@ async function* packPieces(pieces: Pieces, coding: Coding): Pieces {
     return bytes;
   };
   try {
-    for await (const piece of pieces) {
-      packer.write(piece);
+    for await (const chunk of chunks) {
+      packer.write(chunk);
       await Promise.race([failed, new Promise<void>((done) => packer.flush(flushing, done))]);
       const bytes = take();
       if (bytes.length > 0) yield bytes;

@@ -9,7 +9,7 @@ const encoder = new TextEncoder();
 /** The text of a page, and the cursor of the next. */
 type PageText<Place> = Readonly<{ text: string | Uint8Array; next: Place | undefined }>;
 
-/** Packs the pieces of a stream. */
+/** Packs the chunks of a stream. */
 export interface Packer {
   readonly pack: (make: Make) => Make;
   /** Whether its memory counts. */
@@ -92,10 +92,10 @@ const UNREAD_SHARE = 0.5;
 const CUT_SECONDS = 1;
 
 /**
- * Streams these pieces with backpressure: the next is made when the last has left for the client. The generator ends
+ * Streams these chunks with backpressure: the next is made when the last has left for the client. The generator ends
  * when the client disconnects or its token becomes invalid; the exchange holds its memory until then. With `isFeed`,
- * the last piece has left long before the next is made. With `onUnread`, the generator does not stall on a client that
- * stops reading: the generator learns of it, and makes one last piece.
+ * the last chunk has left long before the next is made. With `onUnread`, the generator does not stall on a client that
+ * stops reading: the generator learns of it, and makes one last chunk.
  */
 export function toStream(
   exchange: Exchange,
@@ -108,7 +108,7 @@ export function toStream(
 ): ReadableStream<Uint8Array> {
   const { request, service, bytesKept } = exchange;
   const ending = new AbortController();
-  const pieces = (packer?.pack(make) ?? make)(ending.signal);
+  const chunks = (packer?.pack(make) ?? make)(ending.signal);
   let unwatch: (() => void) | undefined;
   let bytesLast = 0;
   let isGone = false;
@@ -127,7 +127,7 @@ export function toStream(
     packer?.hold(true);
     const onInvalid = (refusal: Refusal): void => {
       // Called again if the stream has not ended. A client that does not read is cut off. One that is waiting still
-      // gets the last piece.
+      // gets the last chunk.
       if (ending.signal.aborted && !isMaking) service.limitIdle(request, CUT_SECONDS);
       ending.abort(refusal);
     };
@@ -140,15 +140,15 @@ export function toStream(
     packer?.hold(false);
     exchange.span?.end(failure);
   };
-  const makeNext = async (): ReturnType<typeof pieces.next> => {
-    // No idle timeout while a piece is made. A client that does not take it is cut off, like any other.
+  const makeNext = async (): ReturnType<typeof chunks.next> => {
+    // No idle timeout while a chunk is made. A client that does not take it is cut off, like any other.
     service.limitIdle(request, 0);
     isMaking = true;
     try {
-      return await pieces.next();
+      return await chunks.next();
     } finally {
       isMaking = false;
-      // The client left while the piece was made.
+      // The client left while the chunk was made.
       if (isGone) end();
       else service.limitIdle(request, service.config.idleSecondsMax);
     }
@@ -156,14 +156,14 @@ export function toStream(
   const makeAhead = (): void => {
     onUnread?.();
     madeAhead = makeNext();
-    // Handled when the client takes the piece. An unhandled rejection ends the process.
+    // Handled when the client takes the chunk. An unhandled rejection ends the process.
     madeAhead.catch(() => undefined);
   };
   const source = {
     async pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
       clearTimeout(unread);
       if (unwatch === undefined) begin();
-      // The runtime pulls while it may still hold the last piece.
+      // The runtime pulls while it may still hold the last chunk.
       exchange.hold(exchange.bytesKept, bytesLast);
       try {
         const making = madeAhead ?? makeNext();
@@ -200,7 +200,7 @@ export function toStream(
         reason: refusal?.reason,
         durationMs: Math.round(performance.now() - exchange.startedAtMs),
       });
-      await pieces.return(undefined);
+      await chunks.return(undefined);
     },
   };
   return new ReadableStream(source, { highWaterMark: 0 });
