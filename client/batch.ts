@@ -10,7 +10,14 @@ import {
   nameOf,
   ServiceError,
 } from "./errors.ts";
-import { type Created, formatId, formatPlant, type NewPlant, type Plant } from "./plants.ts";
+import {
+  type Content,
+  type Created,
+  formatId,
+  formatPlant,
+  type NewPlant,
+  type Plant,
+} from "./plants.ts";
 import { Backoff } from "./retry.ts";
 import { TagClient } from "./tags.ts";
 
@@ -45,6 +52,8 @@ export interface Settled<Item = NewPlant, Success = Created> {
   /** The caller's own object. */
   readonly plant: Item;
   readonly outcome: Outcome<Success>;
+  /** In a dry run: the stored plant that would be replaced or removed. */
+  readonly now?: Content | undefined;
 }
 
 export const formatUpsert = (write: Upsert): string =>
@@ -164,6 +173,7 @@ interface Result {
   readonly replaced?: boolean;
   readonly removed?: boolean;
   readonly replayed?: boolean;
+  readonly now?: Content;
   readonly error?: number;
   readonly message?: string;
 }
@@ -172,7 +182,7 @@ interface Result {
 function findResult(text: string): Result | undefined {
   const found = findJson(text);
   if (typeof found !== "object" || found === null) return undefined;
-  const { line, status, replayed, replaced, removed, error, message } = found as Record<
+  const { line, status, replayed, replaced, removed, now, error, message } = found as Record<
     keyof Result,
     unknown
   >;
@@ -180,6 +190,7 @@ function findResult(text: string): Result | undefined {
     Number.isSafeInteger(line) &&
     typeof status === "number" &&
     [replayed, replaced, removed].every((did) => ["undefined", "boolean"].includes(typeof did)) &&
+    (now === undefined || typeof (now as Content | null)?.name === "string") &&
     ["undefined", "number"].includes(typeof error) &&
     ["undefined", "string"].includes(typeof message);
   return isResult ? (found as Result) : undefined;
@@ -368,7 +379,7 @@ export class BatchClient extends TagClient {
           if (entry !== undefined) openIds.add(entry.plant.id);
         } else if (entry !== undefined && !openIds.has(entry.plant.id)) {
           unsettled.delete(result.line);
-          block.push({ index: entry.index, plant: entry.plant, outcome });
+          block.push({ index: entry.index, plant: entry.plant, outcome, now: result.now });
         }
       }
       yield block;

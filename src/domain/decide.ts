@@ -88,23 +88,29 @@ const growthOf = (done: Done): number => (done === "created" ? 1 : done === "rem
 /** The plants that earlier writes would have left, by id, in the order of the last write. */
 export type Rehearsed = Map<bigint, Plant | undefined>;
 
+/** What a write would do, and the plant that it would replace or remove. */
+export interface Rehearsal {
+  readonly outcome: Done | Refusal;
+  readonly now?: Plant | undefined;
+}
+
 /** What each write would do, one after the other. Adds to `states`. */
 export function rehearse(
   writes: readonly PlantWrite[],
   find: Find,
   limits: PlantLimits,
   states: Rehearsed = new Map(),
-): (Done | Refusal)[] {
+): Rehearsal[] {
   return writes.map((write) => {
     const { id, writer } = write;
     const seen = see(states.has(id) ? states.get(id) : find(id), writer);
     const verdict = refuseWrite(write, limits) ?? judge(write, seen, BOUNDLESS);
-    if (verdict instanceof Refusal) return verdict;
-    if (verdict.done !== "replayed") {
-      states.delete(id);
-      states.set(id, verdict.after);
-    }
-    return verdict.done;
+    if (verdict instanceof Refusal) return { outcome: verdict };
+    const { done, after } = verdict;
+    if (done === "replayed") return { outcome: done };
+    states.delete(id);
+    states.set(id, after);
+    return { outcome: done, now: seen.plant };
   });
 }
 

@@ -31,6 +31,7 @@ import {
   type Period,
   type Writer,
 } from "./change.ts";
+import type { Rehearsal } from "./decide.ts";
 import { Refusal, toRefusal } from "./errors.ts";
 import { parseMembers, type Rule } from "./members.ts";
 import { INT64_MAX, INT64_MIN } from "./json.ts";
@@ -306,9 +307,9 @@ async function findTaken(
   const missing = block.filter((_, index) => found[index] === undefined);
   const creates = missing.map(toWrite).filter(({ kind }) => kind === "create");
   if (creates.length === 0) return new Set();
-  const outcomes = await retry(() => store.rehearse(creates));
+  const rehearsed = await retry(() => store.rehearse(creates));
   const taken = creates.filter((_, index) => {
-    const outcome = outcomes[index];
+    const { outcome } = rehearsed[index] as Rehearsal;
     return outcome instanceof Refusal && outcome.reason === "id_taken";
   });
   return new Set(taken.map(({ id }) => id));

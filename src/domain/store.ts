@@ -1,7 +1,7 @@
 /** What the service needs of a store, and what every engine behind it guarantees. */
 
 import type { ChangePage, ChangeQuery, Writer } from "./change.ts";
-import type { Rehearsed } from "./decide.ts";
+import type { Rehearsal, Rehearsed } from "./decide.ts";
 import type { Refusal } from "./errors.ts";
 import type { Condition } from "./entity-tag.ts";
 import type { PlantLimits } from "./faults.ts";
@@ -89,7 +89,7 @@ export interface StoreView extends Pick<TokenStore, "listTokens" | "createToken"
     writes: readonly PlantWrite[],
     writer?: Writer,
     earlier?: Rehearsed,
-  ): Promise<readonly (Done | Refusal)[]>;
+  ): Promise<readonly Rehearsal[]>;
 
   /**
    * A page of the journal. It has every change, written in the change's own transaction, in commit order: once a page

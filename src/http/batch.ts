@@ -1,10 +1,10 @@
 /** POST /plants/batch: one result per line. NDJSON is streamed in and out, in constant memory. */
 
 import type { Writer } from "../domain/change.ts";
-import type { Rehearsed } from "../domain/decide.ts";
+import type { Rehearsal, Rehearsed } from "../domain/decide.ts";
 import { catalogue, describeRefusal, Refusal, toRefusal } from "../domain/errors.ts";
 import { describe, parseJson } from "../domain/json.ts";
-import { lengthOf } from "../domain/plant.ts";
+import { formatPlant, lengthOf, type Plant } from "../domain/plant.ts";
 import { type Done, parseWrite, type PlantWrite, refuseLine } from "../domain/write.ts";
 import { ElementReader, type Line, LineReader, recordBytesMaxOf } from "../format/records.ts";
 import {
@@ -42,8 +42,10 @@ const BLOCK_LENGTH_MAX = 512;
 const LINE_BYTES = 800;
 /** Plants that a dry run has changed so far, and that later lines see. Then it forgets the oldest. */
 const REHEARSED_MAX = 10_000;
-/** Stored plants that a dry run has in memory: they may be far longer than the lines. */
+/** Lines of a dry run at a time: the stored plants that they concern may be far longer. */
 const LOOK_UPS_MAX = 64;
+/** Results are sent in pieces of this length, or of one result. */
+const PIECE_CHARACTERS = 65_536;
 /** Memory per character of a plant. */
 const CHARACTER_BYTES = 2;
 
@@ -78,7 +80,8 @@ async function writePlants(input: BatchInput, exchange: Exchange): Promise<Respo
   const headers = { "content-type": type, ...applied };
   const writer = exchange.leaseWriter(name);
   const rehearsal = isDry ? createRehearsal(exchange) : undefined;
-  const batch = { exchange, writer, rehearsal, isUpsert: upsert, report, isGzip };
+  const blockLengthMax = isDry ? LOOK_UPS_MAX : BLOCK_LENGTH_MAX;
+  const batch = { exchange, writer, rehearsal, blockLengthMax, isUpsert: upsert, report, isGzip };
   const isAccepted = isJob(input);
   if (!isArray && !atomic && !isAccepted) {
     requireExpectation(request);
@@ -99,7 +102,7 @@ async function writePlants(input: BatchInput, exchange: Exchange): Promise<Respo
   await requireOpen(request);
   if (isAccepted) return acceptJob(exchange, name, text, isArray);
   if (!isDry) await exchange.requireFree(writer);
-  const blocks = readRecords(text, isArray, service);
+  const blocks = readRecords(text, isArray, service, blockLengthMax);
   if (atomic) {
     const results = await writeTogether(batch, blocks);
     exchange.isStored = true;
@@ -121,7 +124,7 @@ const REFUSED_SHOWN_MAX = 1_000;
 function createReport(open: string, between: string, close: string) {
   const counts = { created: 0, replaced: 0, removed: 0, replayed: 0, refused: 0 };
   let complete = true;
-  let texts: string[] = [];
+  const texts: string[] = [];
   let isBegun = false;
   let refusedShown = 0;
   /** A batch that only creates plants leaves out what it cannot do. */
@@ -135,11 +138,11 @@ function createReport(open: string, between: string, close: string) {
     /** Lines may do more than create. */
     isMixed: false,
 
-    note(line: number, outcome: Outcome): void {
+    note(line: number, outcome: Outcome, now?: Plant): void {
       const isRefused = outcome instanceof Refusal;
       counts[isRefused ? "refused" : outcome]++;
       const isShown = !report.isMinimal || (isRefused && ++refusedShown <= REFUSED_SHOWN_MAX);
-      if (isShown) texts.push(formatResult(line, outcome));
+      if (isShown) texts.push(formatResult(line, outcome, now));
     },
 
     /** The error that ended the batch. The status has been sent, so the error is the last result. */
@@ -148,17 +151,20 @@ function createReport(open: string, between: string, close: string) {
       texts.push(formatResult(line, refusal));
     },
 
-    take(): string {
+    /** The next piece; empty if there is none. */
+    take(charactersMax = PIECE_CHARACTERS): string {
       if (report.isMinimal || texts.length === 0) return "";
-      const text = (isBegun ? between : open) + texts.join(between);
+      let [count, characters] = [0, 0];
+      while (count < texts.length && characters < charactersMax)
+        characters += (texts[count++] as string).length;
+      const text = (isBegun ? between : open) + texts.splice(0, count).join(between);
       isBegun = true;
-      texts = [];
       return text;
     },
 
     end(): string {
       if (report.isMinimal) return `${texts.join("")}${JSON.stringify(describeCounts())}\n`;
-      return report.take() + (isBegun ? "" : open) + close;
+      return report.take(Number.POSITIVE_INFINITY) + (isBegun ? "" : open) + close;
     },
   };
   return report;
@@ -169,34 +175,32 @@ interface Batch {
   readonly writer: Writer;
   /** Of a dry run. */
   readonly rehearsal: ReturnType<typeof createRehearsal> | undefined;
+  readonly blockLengthMax: number;
   readonly isUpsert: boolean;
   readonly report: ReturnType<typeof createReport>;
   readonly isGzip: boolean;
 }
 
-/** Answers what lines would do, and holds the memory of what they would leave. */
+/** Answers what lines would do, and holds the memory of what they would leave and of what it shows. */
 function createRehearsal(exchange: Exchange) {
   const earlier: Rehearsed = new Map();
   const rehearsal = {
     bytesHeld: 0,
 
-    async run(writes: readonly PlantWrite[], writer: Writer): Promise<readonly Outcome[]> {
+    async run(writes: readonly PlantWrite[], writer: Writer): Promise<readonly Rehearsal[]> {
       const { queueSecondsMax } = exchange.service.config;
-      const outcomes: Outcome[] = [];
-      for (let at = 0; at < writes.length; at += LOOK_UPS_MAX) {
-        const part = writes.slice(at, at + LOOK_UPS_MAX);
-        const rehearse = () => exchange.store.rehearse(part, writer, earlier);
-        outcomes.push(...(await retryWhileOverloaded(queueSecondsMax, rehearse)));
-      }
+      const rehearse = () => exchange.store.rehearse(writes, writer, earlier);
+      const rehearsed = await retryWhileOverloaded(queueSecondsMax, rehearse);
       for (const id of earlier.keys()) {
         if (earlier.size <= REHEARSED_MAX) break;
         earlier.delete(id);
       }
       let bytes = earlier.size * LINE_BYTES;
       for (const plant of earlier.values()) bytes += CHARACTER_BYTES * lengthOf(plant);
+      for (const { now } of rehearsed) bytes += CHARACTER_BYTES * lengthOf(now);
       exchange.reserve(exchange.bytesKept - rehearsal.bytesHeld + bytes);
       rehearsal.bytesHeld = bytes;
-      return outcomes;
+      return rehearsed;
     },
   };
   return rehearsal;
@@ -212,7 +216,8 @@ async function* writeLines(batch: Batch, signal: AbortSignal) {
   }
   try {
     const chunks = reserveChunks(reader, batch, signal);
-    const blocks = new LineReader(recordBytesMaxOf(service.config)).read(chunks, BLOCK_LENGTH_MAX);
+    const lines = new LineReader(recordBytesMaxOf(service.config));
+    const blocks = lines.read(chunks, batch.blockLengthMax);
     yield* writeAll(batch, whileConnected(blocks, reader, exchange), signal);
     // After an aborted batch the last result has been sent, but part of the body is unread. On a keep-alive
     // connection the runtime discards it.
@@ -254,8 +259,7 @@ async function* writeAll(batch: Batch, blocks: AsyncIterable<Line[]>, signal: Ab
       });
       // Refused lines await no I/O: without a tick they would starve other requests.
       await nextTick();
-      const text = report.take();
-      if (text !== "") yield text;
+      for (let text = report.take(); text !== ""; text = report.take()) yield text;
     }
   } catch (error) {
     const refusal = toRefusal(error);
@@ -295,18 +299,21 @@ async function writeBlock(batch: Batch, lines: readonly Line[]): Promise<void> {
   const startedAtMs = performance.now();
   const parsed = lines.map((line) => parseLine(line, isUpsert));
   const writes = parsed.filter((write): write is PlantWrite => !(write instanceof Refusal));
+  const rehearsed = await rehearsal?.run(writes, writer);
+  const shown = rehearsed?.values();
   const stored =
-    writes.length === 0
-      ? []
-      : await (rehearsal?.run(writes, writer) ?? exchange.store.writePlants(writes, writer));
+    rehearsed?.map(({ outcome }) => outcome) ??
+    (writes.length === 0 ? [] : await exchange.store.writePlants(writes, writer));
   const outcomes = stored.values();
   const durationMs = performance.now() - startedAtMs;
   const failed: Refusal[] = [];
   for (const [index, write] of parsed.entries()) {
-    const outcome = write instanceof Refusal ? write : (outcomes.next().value as Outcome);
+    const isRead = !(write instanceof Refusal);
+    const outcome = isRead ? (outcomes.next().value as Outcome) : write;
+    const now = isRead ? shown?.next().value?.now : undefined;
     const status = outcome instanceof Refusal ? catalogue[outcome.reason].status : 200;
     service.metrics.countBatchLine(status);
-    report.note((lines[index] as Line).number, outcome);
+    report.note((lines[index] as Line).number, outcome, now);
     if (outcome instanceof Refusal && status >= 500) failed.push(outcome);
   }
   const created = stored.filter((outcome) => outcome === "created").length;
@@ -362,7 +369,7 @@ async function acceptJob(
   const { service } = exchange;
   // Parsed block by block, when it is written: all writes together take more memory than their text.
   const read = async function* () {
-    for await (const lines of readRecords(text, isArray, service)) {
+    for await (const lines of readRecords(text, isArray, service, BLOCK_LENGTH_MAX)) {
       yield lines.map((line) => {
         const write = parseLine(line, true);
         if (write instanceof Refusal) throw refuseLine(line.number, write);
@@ -387,9 +394,12 @@ function parseLine({ text }: Line, isUpsert: boolean): PlantWrite | Refusal {
   }
 }
 
-function formatResult(line: number, outcome: Outcome): string {
+function formatResult(line: number, outcome: Outcome, now?: Plant): string {
   if (outcome === "created") return `{"line":${line},"status":200}\n`;
-  if (!(outcome instanceof Refusal)) return `{"line":${line},"status":200,"${outcome}":true}\n`;
+  if (!(outcome instanceof Refusal)) {
+    const shown = now === undefined ? "" : `,"now":${formatPlant(now)}`;
+    return `{"line":${line},"status":200,"${outcome}":true${shown}}\n`;
+  }
   return `${JSON.stringify({ line, ...describeRefusal(outcome) })}\n`;
 }
 
@@ -410,11 +420,12 @@ async function* readRecords(
   text: string,
   isArray: boolean,
   { config }: Service,
+  blockLengthMax: number,
 ): AsyncGenerator<Line[]> {
   const bytes = new TextEncoder().encode(text);
   const Reader = isArray ? ElementReader : LineReader;
   let count = 0;
-  for await (const block of new Reader(recordBytesMaxOf(config)).read([bytes], BLOCK_LENGTH_MAX))
+  for await (const block of new Reader(recordBytesMaxOf(config)).read([bytes], blockLengthMax))
     yield isArray ? block.map((line) => ({ number: ++count, text: line.text })) : block;
 }
 
@@ -465,7 +476,7 @@ export const batchOperations: Endpoints = {
       "either every line succeeds, or nothing is stored, and the answer is the error of the first line that failed, " +
       "with a message that begins with `line`, its number and a colon. If the answer was lost, send it again. " +
       "With `upsert=true` and `Prefer: respond-async`, a batch no larger than one body is a job that the service finishes without the client: `GET /jobs` shows it, `DELETE /jobs` stops it. It also needs `plants:read`. If one line is not a plant, all are refused, with such a message. " +
-      `With \`dry_run=true\` nothing is changed: each line gets the result that it would have. Limits of the whole store, such as a full disk, are not checked. A line sees what the lines before it would do, as far as the last ${REHEARSED_MAX} plants that they would change. It also needs \`plants:read\`, is no job, and refuses \`atomic=true\`. ` +
+      `With \`dry_run=true\` nothing is changed: each line gets the result that it would have, with the plant that it would replace or remove as \`now\`. Limits of the whole store, such as a full disk, are not checked. A line sees what the lines before it would do, as far as the last ${REHEARSED_MAX} plants that they would change. It also needs \`plants:read\`, is no job, and refuses \`atomic=true\`. ` +
       `Limits: ${config.bodyBytesMax} bytes per array; any number of lines, ${recordBytesMaxOf(config)} bytes per line, ` +
       `${config.readSecondsMax} s between two chunks. ` +
       `A client that sends everything before it reads must send \`Prefer: return=minimal\` with its lines. It gets the results of the first ${REFUSED_SHOWN_MAX} refused lines ` +

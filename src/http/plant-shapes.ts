@@ -105,9 +105,13 @@ const BatchResult = define(
     replaced: flag(undefined, "True if the plant replaced a stored one."),
     removed: flag(undefined, "True if the plant was removed."),
     replayed: flag(undefined, "True if the line changed nothing: the store had it already."),
+    now: {
+      ...annotate(Plant, "In a dry run: the plant that the line would replace or remove."),
+      example: undefined,
+    },
     ...errorMembers,
   },
-  { optional: ["replaced", "removed", "replayed", "error", "message"] },
+  { optional: ["replaced", "removed", "replayed", "now", "error", "message"] },
 );
 
 export const created = {

@@ -207,7 +207,7 @@ async function writePlants(exchange: Exchange, order: Writing): Promise<object> 
     })();
     for await (const part of service.rates.pace(lines, token, signal)) paid.push(...part);
     let outcomes: readonly (Done | Refusal)[];
-    if (order.dryRun) outcomes = await store.rehearse(paid, writer);
+    if (order.dryRun) outcomes = (await store.rehearse(paid, writer)).map(({ outcome }) => outcome);
     else if (order.atomic) outcomes = await store.writeAtomic(paid, writer);
     else outcomes = await store.writePlants(paid, writer);
     const created = outcomes.filter((outcome) => outcome === "created").length;

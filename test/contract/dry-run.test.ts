@@ -41,7 +41,12 @@ async function write(lines: readonly string[], query: string, headers = {}) {
 interface Result {
   readonly line: number;
   readonly status: number;
+  readonly now?: object | undefined;
 }
+
+/** Only a dry run shows what it would replace or remove. */
+const withoutPlants = (results: readonly Result[]): Result[] =>
+  results.map((result) => ({ ...result, now: undefined }));
 
 const lines = [
   ROSE,
@@ -56,10 +61,12 @@ const lines = [
   '{"id":3}',
   "x",
 ];
-const did = (name?: "replaced" | "removed" | "replayed") => ({
+const did = (name?: "replaced" | "removed" | "replayed", now?: object) => ({
   status: 200,
   ...(name !== undefined && { [name]: true }),
+  ...(now !== undefined && { now }),
 });
+const [rose, fern, tulip] = [{ name: "Rose", tag: "shrub" }, { name: "Fern" }, { name: "Tulip" }];
 
 describe("a dry run", () => {
   test.each([
@@ -67,13 +74,13 @@ describe("a dry run", () => {
       "upsert=true",
       [
         did("replayed"),
-        did("replaced"),
+        did("replaced", rose),
         did("replayed"),
         { status: 412 },
-        did("removed"),
+        did("removed", fern),
         did("replayed"),
         did(),
-        did("removed"),
+        did("removed", tulip),
         did(),
         { status: 400 },
         { status: 400 },
@@ -85,11 +92,11 @@ describe("a dry run", () => {
         did("replayed"),
         { status: 409 },
         { status: 409 },
-        did("removed"),
-        did("removed"),
+        did("removed", rose),
+        did("removed", fern),
         { status: 404 },
         did(),
-        did("removed"),
+        did("removed", tulip),
         did(),
         { status: 400 },
         { status: 400 },
@@ -100,6 +107,9 @@ describe("a dry run", () => {
     const { newest } = await service.store.readChanges({ after: 0, limit: 0 });
     const dry = await write(lines, `dry_run=true&${query}`);
     expect(dry).toMatchObject(outcomes.map((outcome, index) => ({ line: index + 1, ...outcome })));
+    expect(dry.map(({ now }) => now)).toEqual(
+      outcomes.map((outcome) => ("now" in outcome ? outcome.now : undefined)),
+    );
     const minimal = { prefer: "return=minimal" };
     const counts = await write(lines, `dry_run=true&${query}`, minimal);
     const array = await ask(`dry_run=true&${query}`, `[${lines.slice(0, -1).join(",")}]`, {
@@ -109,7 +119,7 @@ describe("a dry run", () => {
     expect(await service.readPlants()).toEqual(plants);
     expect((await service.store.readChanges({ after: 0, limit: 0 })).newest).toBe(newest);
 
-    expect(await write(lines, `dry_run=false&${query}`)).toEqual(dry);
+    expect(await write(lines, `dry_run=false&${query}`)).toEqual(withoutPlants(dry));
     await removeAll(service);
     for (const plant of [ROSE, FERN]) await service.create(plant);
     expect(await write(lines, query, minimal)).toEqual(counts);
@@ -138,7 +148,7 @@ describe("a dry run", () => {
       await expectError(await ask(`dry_run=${value}`, body), "invalid_query");
     const prefer = { prefer: "respond-async" };
     expect(await write([body], "dry_run=true&upsert=true&batch=b", prefer)).toEqual([
-      { line: 1, ...did("replaced") },
+      { line: 1, ...did("replaced", rose) },
     ]);
     expect(await (await send(service, "GET", "/jobs?batch=b")).json()).toEqual([]);
   });

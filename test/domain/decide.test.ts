@@ -165,7 +165,7 @@ test("a dry run says what the writes would do, one after the other", () => {
         if (outcome instanceof Refusal) return outcome.reason;
         return typeof outcome === "object" && "done" in outcome ? outcome.done : outcome;
       });
-      const rehearsed = rehearse(writes, () => undefined, defaults).map((outcome) =>
+      const rehearsed = rehearse(writes, () => undefined, defaults).map(({ outcome }) =>
         outcome instanceof Refusal ? outcome.reason : outcome,
       );
       expect(rehearsed).toEqual(done as typeof rehearsed);

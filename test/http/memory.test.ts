@@ -202,6 +202,22 @@ test.each([
   },
 );
 
+test("a dry run that shows large plants sends them in pieces, and holds no more than one look-up", async () => {
+  await using service = await startWithLargePlants();
+  const lines = Array.from({ length: 10 }, (_, id) => `{"id":${id},"name":"a"}\n`);
+  using watched = watchHeld();
+  const headers = { "content-type": "application/x-ndjson" };
+  const path = "/plants/batch?upsert=true&dry_run=true";
+  const results = await (
+    await send(service, "POST", path, { headers, body: lines.join("") })
+  ).text();
+  expect(results.split(LARGE_NAME)).toHaveLength(11);
+  const shown = 10 * 2 * LARGE_NAME.length;
+  // And two pieces, in UTF-8.
+  expect(watched.readMost()).toBeWithin(shown, shown + 7 * LARGE_NAME.length);
+  await until("nothing is held", async () => (await readHeld(service)) === 0);
+});
+
 test("while memory is short, metrics, health and small batches are served", async () => {
   await using service = await startService({
     PLANTSTORE_BODY_BYTES_TOTAL_MAX: "8000000",

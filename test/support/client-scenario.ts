@@ -63,6 +63,13 @@ export async function useClient(
     upserted.push(typeof outcome === "string" ? outcome : outcome.reason);
   const did = ["precondition_failed", "replaced", "created", "replayed", "replayed"];
   check("upsertAll", upserted, did);
+  const shown: unknown[] = [];
+  const again = [
+    { id: 9n, name: "Moss", tag: "shade" },
+    { id: 9n, name: "M" },
+  ];
+  for await (const { now } of client.upsertAll(again, { dryRun: true })) shown.push(now);
+  check("a dry run", shown, [undefined, { name: "Moss", tag: "shade" }]);
   const removing: unknown[] = [];
   const gone = { id: 9n, removed: true, ifMatch: "*" } as const;
   await client.upsertBatch([gone, gone], (...settled) => removing.push(settled), own);
