@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { ServiceError, type TagCount } from "../../client/client.ts";
 import { findFault } from "../../src/domain/faults.ts";
+import { joinList } from "../../src/domain/token.ts";
 import { Taken } from "../api/plants.ts";
 import { call, explain } from "../api/service.ts";
 import { formatName, formatTotal } from "../state/format.ts";
@@ -119,8 +120,6 @@ const TAGS_MAX = 1000;
 /** Several tags, with commas between them. */
 export const TagsInput = (input: ControlProps): JSX.Element => <TagInput {...input} isList />;
 
-export const splitTags = (text: string): string[] => text.split(",").map((tag) => tag.trim());
-
 type TagInputProps = ControlProps & { readonly isList?: boolean };
 
 /** Suggests the first 1,000 tags in use, with counts. The browser filters them. In a list, the last tag is suggested. */
@@ -147,7 +146,10 @@ export function TagInput({ isList = false, ...input }: TagInputProps): JSX.Eleme
       />
       <datalist id={`${id}-tags`}>
         {tags.value.map(({ tag, ...total }) => (
-          <option key={tag} value={before.value + tag}>{`${tag} (${formatTotal(total)})`}</option>
+          <option
+            key={tag}
+            value={isList ? before.value + joinList([tag]) : tag}
+          >{`${tag} (${formatTotal(total)})`}</option>
         ))}
       </datalist>
     </>

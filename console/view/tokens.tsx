@@ -2,14 +2,14 @@
 
 import type { JSX } from "preact";
 import { findRate, UNLIMITED } from "../../src/domain/time.ts";
-import { plantScopes, type TokenSummary } from "../../src/domain/token.ts";
+import { joinList, plantScopes, splitList, type TokenSummary } from "../../src/domain/token.ts";
 import type { Client } from "../../client/client.ts";
 import { baseUrl, call, Explained } from "../api/service.ts";
 import { describeScopes, formatTime, quote } from "../state/format.ts";
 import { identity } from "../state/session.ts";
 import { fill, t } from "../text/text.ts";
 import { Button, Choice, Field } from "./controls.tsx";
-import { splitTags, TagsInput } from "./form.tsx";
+import { TagsInput } from "./form.tsx";
 import { Checks, ManagePage, readText, shownOnce, useManager } from "./manage.tsx";
 import { Tag } from "./tag.tsx";
 
@@ -48,7 +48,7 @@ async function create(form: FormData): Promise<undefined> {
   const wanted = {
     name,
     scopes,
-    tags: tags === undefined ? undefined : splitTags(tags),
+    tags: tags === undefined ? undefined : splitList(tags),
     expires: readText(form, "token-expires"),
     rate: readText(form, "token-rate"),
   };
@@ -90,7 +90,7 @@ export function TokensView(): JSX.Element {
           hint={t.operators.manage.optional}
           placeholder={t.operators.tokens.tagsPlaceholder}
           control={TagsInput}
-          defaultValue={identity.value?.tags?.join(", ")}
+          defaultValue={identity.value?.tags && joinList(identity.value.tags)}
         />
         <Choice id="token-expires" label={t.operators.tokens.expires} options={expiries} />
         <Field

@@ -25,9 +25,9 @@ import type { Store } from "../domain/store.ts";
 import {
   type Flags,
   requireFlags,
-  splitList,
   untilInterrupted,
   UsageError,
+  splitFlag,
   type Whole,
   withTarget,
 } from "./command.ts";
@@ -98,7 +98,7 @@ type RevertFlags = Flags<"by" | "from" | "to" | "types">;
 
 export async function revert(config: Config, flags: RevertFlags): Promise<void> {
   const { by, batch } = flags;
-  const types = splitList(flags.types) as RevertRange["types"];
+  const types = splitFlag(flags.types) as RevertRange["types"];
   const range: Whole<RevertRange> = {
     from: toMoment(flags.from),
     to: toMoment(flags.to),

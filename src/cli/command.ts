@@ -8,6 +8,7 @@ import { type Config, ConfigError, toFlag } from "../config.ts";
 import { catalogue, Refusal, StoreOpenError } from "../domain/errors.ts";
 import { isActive } from "../domain/job.ts";
 import type { SchemaChange, Store } from "../domain/store.ts";
+import { splitList } from "../domain/token.ts";
 import { MalformedFile } from "../format/records.ts";
 import type { Field } from "../http/field.ts";
 import { parseStoreUrl } from "../store-url.ts";
@@ -205,8 +206,8 @@ export async function withTarget<Target, Result>(
 /** Each member of a body of the API: until a command has a flag for a new one, it does not compile. */
 export type Whole<Body> = { readonly [Name in keyof Required<Body>]: Body[Name] };
 
-export const splitList = (list: string | undefined): string[] | undefined =>
-  list?.split(",").map((item) => item.trim());
+export const splitFlag = (list: string | undefined): string[] | undefined =>
+  list === undefined ? undefined : splitList(list);
 
 /** The member of `Flags` for a flag, or for the name of a parameter. */
 export const toMember = (flag: string): string =>

@@ -292,7 +292,7 @@ function addTokenCommands(token: Command): void {
     .option("--scopes <scopes>", `any of ${scopes.join(",")}`, plantScopes.join(","))
     .option(
       "--tags <tags>",
-      "only for plants with one of these tags, as in herb,vegetable (default: all plants)",
+      'only for plants with one of these tags, as in herb,"sun, shade" (default: all plants)',
     )
     .option("--expires <time>", "a time as in 90d, or a date as in 2030-01-31 (default: never)")
     .option("--rate <rate>", "as in 100/s, 6000/min or none (default: PLANTSTORE_RATE_LIMIT)")

@@ -8,7 +8,7 @@ import {
   CommandError,
   type Flags,
   requireFlags,
-  splitList,
+  splitFlag,
   type Whole,
   withTarget,
 } from "./command.ts";
@@ -34,8 +34,8 @@ type Grant = Flags<"expires" | "name" | "rate" | "scopes" | "tags">;
 
 export async function createToken(config: Config, flags: Grant): Promise<void> {
   const { expires, rate } = flags;
-  const tags = splitList(flags.tags);
-  const asked = { name: flags.name, scopes: splitList(flags.scopes), tags, expires, rate };
+  const tags = splitFlag(flags.tags);
+  const asked = { name: flags.name, scopes: splitFlag(flags.scopes), tags, expires, rate };
   const { name, scopes } = requireFlags(() => parseGrant(asked), {
     scopes: flags.scopes,
     tags: flags.tags,

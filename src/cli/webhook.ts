@@ -10,7 +10,7 @@ import {
   type Flags,
   parseFlag,
   requireFlags,
-  splitList,
+  splitFlag,
   type Whole,
   withTarget,
 } from "./command.ts";
@@ -67,7 +67,7 @@ const actions: Readonly<Record<WebhookAction, Act>> = {
 const toNewWebhook = (url: string, { name, types }: WebhookFlags): Whole<NewWebhook> => ({
   url,
   name,
-  types: splitList(types) as NewWebhook["types"],
+  types: splitFlag(types) as NewWebhook["types"],
 });
 
 const toStart = (from: string | undefined): number | "newest" =>

@@ -102,7 +102,7 @@ export function confine(store: WholeStore, tags: readonly string[]): StoreView {
       if (isShown(token)) return store.createToken(token);
       throw new Refusal(
         "insufficient_scope",
-        `tags: expected some of those of the creating token: ${JSON.stringify(tags)}`,
+        `tags: at most ${JSON.stringify(tags)}, those of the creating token`,
       );
     },
     revokeToken: async (hash, revokedAtMs, unlessLast) => {

@@ -21,6 +21,19 @@ export const covers = (confinement: Confinement, { tags }: Confined): boolean =>
   confinement === "whole store" ||
   (tags !== undefined && tags.every((tag) => confinement.includes(tag)));
 
+/** Tags or other words as people type them, with commas between. One in double quotes may have commas; `""` is a quote. */
+export const splitList = (text: string): string[] =>
+  Array.from(
+    `${text},`.matchAll(/\s*(?:"((?:[^"]|"")*)"\s*|([^,]*)),/g),
+    ([, quoted, plain = ""]) => quoted?.replaceAll('""', '"') ?? plain.trim(),
+  );
+
+/** What `splitList` makes the same words of. */
+export const joinList = (words: readonly string[]): string =>
+  words
+    .map((word) => (/[",]|^\s|\s$/.test(word) ? `"${word.replaceAll('"', '""')}"` : word))
+    .join(", ");
+
 /** What the store keeps of a token: enough to authenticate it, never the token itself. */
 export interface TokenRecord {
   /** SHA-256 of the token, as hexadecimal digits. */

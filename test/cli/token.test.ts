@@ -64,11 +64,12 @@ test("token create, list and revoke work through a service, on a machine without
     "--name",
     "shelf",
     "--tags",
-    "indoor, \u009b2J",
+    'indoor, \u009b2J,"sweet, ""sour"""',
     "--json",
   );
-  expect(JSON.parse(confined.stdout)).toMatchObject({ tags: ["indoor", "\u009b2J"] });
-  expect((await manage("list")).stdout).toMatch(/^shelf .* "indoor","\?2J" /m);
+  const tags = ["indoor", 'sweet, "sour"', "\u009b2J"];
+  expect(JSON.parse(confined.stdout)).toMatchObject({ tags });
+  expect((await manage("list")).stdout).toMatch(/^shelf .* "indoor",.*,"\?2J" /m);
   await manage("revoke", "shelf");
   expect((await manage("revoke", "till")).stdout).toStartWith("Revoked till ");
   expect(JSON.parse((await manage("list", "--json")).stdout)).toMatchObject([
