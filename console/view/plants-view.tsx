@@ -115,7 +115,7 @@ function Filters(): JSX.Element {
       <SearchBox />
       <TagFilter />
       <OrderChoice />
-      <ExportMenu />
+      {!hasSelection.value && <ExportMenu />}
       {mayWrite.value && (
         <a
           class="button button-main"
@@ -258,6 +258,7 @@ function SelectionBar(): JSX.Element | null {
       <Button icon="print" onClick={() => labelled.ask(captureSelected())}>
         {t.plants.labels}
       </Button>
+      <ExportMenu />
       {mayWrite.value && (
         <Button kind="danger" icon="trash" onClick={() => askAboutSelected({ kind: "delete" })}>
           {t.shared.delete}

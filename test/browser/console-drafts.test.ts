@@ -180,6 +180,7 @@ describeInBrowser("an edit that is not saved, on a device of several people,", (
     await user.signIn(TEST_TOKEN);
     expect(await user.field("Name").inputValue()).toBe("Taxus");
     await other.signOut();
+    await user.uncover();
     await user.click([/Signed in as/, "Sign out", "Sign out without saving"], {
       heading: "Sign in",
     });
@@ -191,7 +192,7 @@ describeInBrowser("an edit that is not saved, on a device of several people,", (
     const other = await user.openTab(`${visit.service.url}/#/plants`, { row: "Yew" });
     await other.signOut();
     await user.see({ text: "Your edit “Taxus” is kept" });
-    await user.signIn(next, { button: "Signed in as Doris" });
+    await user.signIn(next, { shown: "Yew" });
     await user.goTo("#/plants/3", { shown: "Yew" });
   });
 });

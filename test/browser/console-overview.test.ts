@@ -99,7 +99,7 @@ describeInBrowser("in the console,", () => {
   it("dragging over the picture, or its sliders, picks the time whose changes are undone", async (visit) => {
     const { page, user } = await visit.open({ at: "#/overview" });
     const brush = page.locator(".brush");
-    await brush.waitFor();
+    await brush.scrollIntoViewIfNeeded();
     const { x, y, width, height } = (await brush.boundingBox()) as Record<
       "x" | "y" | "width" | "height",
       number

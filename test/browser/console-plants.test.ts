@@ -32,11 +32,12 @@ describeInBrowser("the list", () => {
 
   it("is walked by keys, which also open and close a plant", async (visit) => {
     const { page, user } = await visit.open({ at: "#/plants" });
-    const before = await page.locator(".scroller").boundingBox();
+    const findPlace = () => page.locator(".scroller").boundingBox();
+    const before = await findPlace();
     await user.press("/ ArrowDown ArrowDown ArrowDown ArrowUp Enter", { shown: "Plant 1" });
     await user.untilAt("#/plants/1001");
-    // The list neither moves nor narrows.
-    expect(await page.locator(".scroller").boundingBox()).toEqual(before);
+    // The list neither moves nor narrows. On a phone the plant has the screen.
+    if (!visit.isPhone) expect(await findPlace()).toEqual(before);
     // The open plant follows, and Back leads to the list.
     await user.press("ArrowDown", { shown: /^Plant 2$/ });
     await page.goBack();

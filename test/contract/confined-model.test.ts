@@ -15,7 +15,7 @@ import {
   type State,
 } from "../support/model.ts";
 import { type StoredPlant, toBody } from "../support/plants.ts";
-import { createRandom, type Random, tellingSeed } from "../support/random.ts";
+import { createRandom, type Random, seed, tellingSeed } from "../support/random.ts";
 import {
   bearer,
   getText,
@@ -287,11 +287,16 @@ async function compare(model: Model, caller: Caller, since: number): Promise<voi
   }
 }
 
-test("every caller is answered and shown what the model says, and nothing beside it", () =>
-  tellingSeed(async () => {
-    const random = createRandom();
-    const runs = Math.ceil((engine === "sqlite" ? 12 : 4) * runsFactor);
-    for (let run = 0; run < runs; run++) {
+const histories = Array.from(
+  { length: Math.ceil((engine === "sqlite" ? 12 : 4) * runsFactor) },
+  (_, index) => index + 1,
+);
+
+test.each(histories)(
+  "every caller is answered and shown what the model says, and nothing beside it: history %d",
+  (history) =>
+    tellingSeed(async () => {
+      const random = createRandom(seed + history);
       await removeAll(service);
       const { newest } = await service.store.readChanges({ after: 0, limit: 0 });
       const model = new Model();
@@ -301,8 +306,8 @@ test("every caller is answered and shown what the model says, and nothing beside
         await take(model, caller, random);
         for (const each of callers) await compare(model, each, newest);
       }
-    }
-  }));
+    }),
+);
 
 test("pages of a confined reader continue where the last one ended, in every order", () =>
   tellingSeed(async () => {

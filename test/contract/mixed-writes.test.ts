@@ -232,6 +232,5 @@ test("batches of mixed lines, atomic or not, patches and changes by filter do wh
       seed,
       numRuns: Math.ceil(120 * share * runsFactor),
       interruptAfterTimeLimit: 240_000,
-      markInterruptAsFailure: true,
     },
   ));
