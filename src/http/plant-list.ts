@@ -207,6 +207,10 @@ function nextQuery(query: PlantQuery, { next, nextPosition }: PageText): PlantQu
   return next === undefined ? undefined : { ...query, after: next };
 }
 
+/** An id, or a cursor of the sort; undefined after the last page. */
+const findNext = ({ sort }: PlantQuery, { next, nextPosition }: PageText) =>
+  sort && nextPosition ? formatCursor(sort, nextPosition) : next;
+
 /** Reserves the memory of a sorted page. Its scan may take long, and ends with the signal. */
 function openSort(exchange: Exchange, query: PlantQuery): AbortSignal | undefined {
   if (query.sort === undefined) return undefined;
@@ -228,13 +232,10 @@ async function listPage(query: PlantQuery, exchange: Exchange): Promise<Response
   const cut = { ...query, limit, charactersMax };
   const page = exchange.store.readPlants(cut, "json", openSort(exchange, cut));
   // On SQLite without an await: the answer holds its memory before the next request of the tick reads its page.
-  const { text: body, next, nextPosition } = page instanceof Promise ? await page : page;
-  const { sort } = query;
-  const link =
-    sort === undefined || nextPosition === undefined
-      ? linkNext(exchange, query.limit, next)
-      : linkNext(exchange, query.limit, formatCursor(sort, nextPosition), "cursor");
-  return answerPage(exchange, body, { vary: VARY, ...link });
+  const read = page instanceof Promise ? await page : page;
+  const name = query.sort === undefined ? "after" : "cursor";
+  const link = linkNext(exchange, query.limit, findNext(query, read), name);
+  return answerPage(exchange, read.text, { vary: VARY, ...link });
 }
 
 /** Deadline after which a page of counts is cut short. */
@@ -282,11 +283,7 @@ async function findPlants(
     else {
       const plants =
         typeof page.text === "string" ? page.text : new TextDecoder().decode(page.text);
-      const { nextPosition } = page;
-      const next =
-        query.sort === undefined || nextPosition === undefined
-          ? page.next
-          : formatCursor(query.sort, nextPosition);
+      const next = findNext(query, page);
       const rest = next === undefined ? "" : `,"next":${JSON.stringify(String(next))}`;
       return `{"plants":${quoteIds(plants)}${rest}}`;
     }
