@@ -58,7 +58,7 @@ const explainUndo = (error: unknown): string =>
 
 const SHOWN_MAX = 5;
 
-const showId = (id: bigint): JSX.Element => <span class="digits">{String(id)}</span>;
+const showId = (id: bigint): JSX.Element => <span class="row-id">{String(id)}</span>;
 
 const showState = (plant: Content | undefined): JSX.Element =>
   plant === undefined ? (

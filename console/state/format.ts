@@ -98,3 +98,15 @@ const scopeLabels: Readonly<Partial<Record<string, string>>> = t.operators.scope
 
 export const describeScopes = (scopes: readonly string[]): string =>
   scopes.map((scope) => scopeLabels[scope] ?? scope).join(", ");
+
+/** What a token may do, and with which plants. */
+export function describeAccess({ scopes, tags }: Access): string {
+  const may = describeScopes(scopes);
+  if (tags === undefined || tags === null) return may;
+  return `${may}, ${fill(t.operators.tokens.onlyTagged, { tags: tags.map(quote).join(", ") })}`;
+}
+
+interface Access {
+  readonly scopes: readonly string[];
+  readonly tags?: readonly string[] | null | undefined;
+}

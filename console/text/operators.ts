@@ -291,6 +291,13 @@ export const operators = {
       fr: "Seulement les plantes avec ces mots-clés",
       es: "Solo plantas con estas etiquetas",
     },
+    /** After what it may do. */
+    onlyTagged: {
+      en: "only plants tagged {tags}",
+      de: "nur Pflanzen mit {tags}",
+      fr: "seulement les plantes avec {tags}",
+      es: "solo plantas con {tags}",
+    },
     tagsPlaceholder: {
       en: "indoor, bulbs",
       de: "Zimmer, Zwiebeln",

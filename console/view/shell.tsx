@@ -6,7 +6,7 @@ import { isLost, recoveries } from "../api/service.ts";
 import { current, isImporting } from "../import/state.ts";
 import { elsewhere } from "../import/status.ts";
 import { UndoDialog } from "../import/undo.tsx";
-import { describeScopes, formatCount, formatTime } from "../state/format.ts";
+import { describeAccess, formatCount, formatTime } from "../state/format.ts";
 import { linkTo, openPlant, route } from "../state/route.ts";
 import { OpenQuestion } from "../state/question.ts";
 import { unsaved, waiting } from "../state/saving.ts";
@@ -240,10 +240,7 @@ function Account(): JSX.Element {
               {who?.prefix !== undefined && <span class="digits faint"> {who.prefix}…</span>}
             </>,
           ],
-          [t.shell.access, describeScopes(who?.scopes ?? [])],
-          ...(who?.tags === undefined
-            ? []
-            : [[t.operators.tokens.tags, who.tags.join(", ")] as const]),
+          [t.shell.access, describeAccess(who ?? { scopes: [] })],
           [t.shell.expires, who?.expires === undefined ? t.shell.never : formatTime(who.expires)],
         ]}
       />

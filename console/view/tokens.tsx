@@ -5,9 +5,9 @@ import { findRate, UNLIMITED } from "../../src/domain/time.ts";
 import { joinList, plantScopes, splitList, type TokenSummary } from "../../src/domain/token.ts";
 import type { Client } from "../../client/client.ts";
 import { baseUrl, call, Explained } from "../api/service.ts";
-import { describeScopes, formatTime, quote } from "../state/format.ts";
+import { describeAccess, describeScopes, formatTime, quote } from "../state/format.ts";
 import { identity } from "../state/session.ts";
-import { fill, t } from "../text/text.ts";
+import { fill, rich, t } from "../text/text.ts";
 import { Button, Choice, Field } from "./controls.tsx";
 import { TagsInput } from "./form.tsx";
 import { Checks, ManagePage, readText, shownOnce, useManager } from "./manage.tsx";
@@ -52,13 +52,15 @@ async function create(form: FormData): Promise<undefined> {
     expires: readText(form, "token-expires"),
     rate: readText(form, "token-rate"),
   };
-  const { token } = await call((client) => client.createToken(wanted));
+  const made = await call((client) => client.createToken(wanted));
   shownOnce.value = {
     title: t.operators.tokens.created,
-    secret: token,
-    access: { link: `${baseUrl}#token=${token}`, who: name, may: describeScopes(scopes) },
+    secret: made.token,
+    access: { link: `${baseUrl}#token=${made.token}`, who: name, may: describeAccess(made) },
   };
 }
+
+const showTag = (tag: string): JSX.Element => <Tag key={tag} tag={tag} />;
 
 export function TokensView(): JSX.Element {
   const manager = useManager(() => call(readTokens));
@@ -143,12 +145,9 @@ export function TokensView(): JSX.Element {
         </>,
         <>
           {describeScopes(token.scopes)}
-          {token.tags?.map((tag) => (
-            <>
-              {" "}
-              <Tag tag={tag} />
-            </>
-          ))}
+          {token.tags !== null && (
+            <>, {rich(t.operators.tokens.onlyTagged, { tags: token.tags.map(showTag) })}</>
+          )}
         </>,
         token.expires === null ? t.shell.never : <time>{formatTime(token.expires)}</time>,
         token.lastUsed === null ? t.shell.never : <time>{formatTime(token.lastUsed)}</time>,

@@ -56,6 +56,7 @@ describeInBrowser("tokens in the console", () => {
     expect(await tags.inputValue()).toBe("bulbs, indoor");
     await tags.fill("indoor");
     await user.click("Create token");
+    await user.see({ text: "Change plants, only plants tagged “indoor”." });
     const made = await page.getByLabel("The new token").inputValue();
     const sent = { headers: { authorization: `Bearer ${made}` } };
     expect(await (await send(service, "GET", "/token", sent)).json()).toMatchObject({
