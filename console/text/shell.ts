@@ -166,6 +166,18 @@ export const shell = {
   },
   /** What each key does. */
   keys: {
+    views: {
+      en: "Open the overview, import, changes, health, tokens or webhooks",
+      de: "Überblick, Import, Änderungen, Zustand, Token oder Webhooks öffnen",
+      fr: "Ouvrir la synthèse, l’import, les modifications, l’état, les jetons ou les webhooks",
+      es: "Abrir el resumen, la importación, los cambios, el estado, los tokens o los webhooks",
+    },
+    menu: {
+      en: "Open the account menu",
+      de: "Das Kontomenü öffnen",
+      fr: "Ouvrir le menu du compte",
+      es: "Abrir el menú de la cuenta",
+    },
     search: { en: "Search", de: "Suchen", fr: "Rechercher", es: "Buscar" },
     digits: {
       en: "Search for an id, typed or scanned; Enter opens it",

@@ -163,6 +163,17 @@ const views = {
   },
 } as const;
 
+/** The plants have the key of the search. */
+const keysOfViews: Readonly<Record<keyof typeof views, string>> = {
+  overview: "o",
+  plants: "/",
+  import: "i",
+  changes: "c",
+  health: "h",
+  tokens: "t",
+  webhooks: "w",
+};
+
 const PREFETCH_MS = 1000;
 
 /** The other views open without a connection too. */
@@ -211,7 +222,7 @@ function Tabs(): JSX.Element {
           class="tab"
           href={view === "plants" ? linkTo(undefined) : `#/${view}`}
           aria-current={view === route.value.view ? "page" : undefined}
-          aria-keyshortcuts={view === "plants" && mayRead.value ? "/" : undefined}
+          aria-keyshortcuts={view === "plants" && !mayRead.value ? undefined : keysOfViews[view]}
         >
           <Icon name={view} />
           <span>{view === "plants" && !mayRead.value ? t.shell.add : nameView(view)}</span>
@@ -227,6 +238,7 @@ function Account(): JSX.Element {
     <Menu
       class="button button-plain account"
       aria-label={fill(t.shell.signedInAs, { name: who?.name ?? "" })}
+      aria-keyshortcuts="m"
       icon="person"
       text={<span class="wide">{who?.name}</span>}
     >

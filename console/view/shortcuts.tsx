@@ -106,6 +106,8 @@ const shortcuts: readonly (readonly [keys: string, does: string])[] = [
   ["Delete", t.shell.keys.delete],
   ["u", t.shell.keys.undo],
   ["Esc", t.shell.keys.escape],
+  ["o i c h t w", t.shell.keys.views],
+  ["m", t.shell.keys.menu],
   ["?", t.shell.keys.help],
 ];
 

@@ -11,6 +11,7 @@ import { t } from "../text/text.ts";
 import { Button } from "./controls.tsx";
 import { focusField } from "./form.tsx";
 import { useLater } from "./read.ts";
+import { focusList } from "./shortcuts.tsx";
 
 const TAGS_MAX = 1000;
 /** More would not be read. The user types on. */
@@ -108,7 +109,8 @@ export function TagFilter(): JSX.Element {
     else if (event.key === "Escape" && isOpen.value) {
       isOpen.value = false;
       text.value = tag ?? "";
-    } else return;
+    } else if (event.key === "Escape") focusList();
+    else return;
     event.preventDefault();
     event.stopPropagation();
   };

@@ -228,6 +228,10 @@ describeInBrowser("in the console,", () => {
     await user.click([/Signed in as/, "Keyboard shortcuts"]);
     await page.getByLabel("Use single-key shortcuts").check();
     await user.press("Escape n", { heading: "Add a plant" });
+    // Beside the list, letters are keys again.
+    await user.press("Escape c", { heading: "Changes" });
+    await user.press("m", { text: "API reference" });
+    await user.press("Escape /", { element: "#search:focus" });
     expect(await page.evaluate<string>(`localStorage.getItem("plantstore.shortcuts /")`)).toBe(
       '"on"',
     );
