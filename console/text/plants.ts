@@ -77,13 +77,13 @@ export const plants = {
     },
     "changed desc": {
       en: "Newest change first",
-      de: "Neueste Änderung zuerst",
+      de: "Zuletzt geändert",
       fr: "Modifiées récemment",
       es: "Cambio más reciente",
     },
     "changed asc": {
       en: "Oldest change first",
-      de: "Älteste Änderung zuerst",
+      de: "Lange nicht geändert",
       fr: "Modifiées il y a longtemps",
       es: "Cambio más antiguo",
     },

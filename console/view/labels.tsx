@@ -96,9 +96,9 @@ const sheets = {
 
 type SheetName = keyof typeof sheets;
 
-function describeSheet({ name = "", page, width, height, columns, rows }: Sheet): string {
-  if (page === "roll62") return fill(t.tools.roll, { width, height });
-  return fill(t.tools.sheet, { name, count: columns * rows, paper: papers[page], width, height });
+function describeSheet({ name = "", page, width, columns, rows }: Sheet): string {
+  if (page === "roll62") return fill(t.tools.roll, { width });
+  return fill(t.tools.sheet, { name, count: columns * rows, paper: papers[page] });
 }
 
 interface Job {
@@ -275,7 +275,7 @@ function LabelPreview({ plant, sheet, draw, used }: LabelPreviewProps): JSX.Elem
           })}
         </svg>
       )}
-      <figcaption class="faint">{t.tools.firstLabel}</figcaption>
+      <figcaption class="faint">{fill(t.tools.firstLabel, { width, height })}</figcaption>
     </figure>
   );
 }

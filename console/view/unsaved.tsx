@@ -79,18 +79,20 @@ export function UnsavedDialog(): JSX.Element | null {
                 )}
                 {faults.value.has(of) && <span class="field-fault"> {faults.value.get(of)}</span>}
               </p>
-              <Button
-                kind="small"
-                onClick={() => {
-                  close();
-                  openPlant(toOf(of));
-                }}
-              >
-                {t.shared.open} <span class="visually-hidden">{name}</span>
-              </Button>
-              <Button kind="small" onClick={() => discard(toOf(of))}>
-                {t.shell.discard} <span class="visually-hidden">{name}</span>
-              </Button>
+              <div class="with-button">
+                <Button
+                  kind="small"
+                  onClick={() => {
+                    close();
+                    openPlant(toOf(of));
+                  }}
+                >
+                  {t.shared.open} <span class="visually-hidden">{name}</span>
+                </Button>
+                <Button kind="small" onClick={() => discard(toOf(of))}>
+                  {t.shell.discard} <span class="visually-hidden">{name}</span>
+                </Button>
+              </div>
             </li>
           ))}
         </ul>

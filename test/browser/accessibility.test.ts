@@ -58,6 +58,21 @@ describeInBrowser("the check of accessibility", () => {
     await leave(page);
   });
 
+  test("finds a placeholder or a choice that is cut off, and an id in two lines", async () => {
+    const { page } = await openPage({ url });
+    const parts = [
+      (width: string) => `<input aria-label="Name" placeholder="Name, tag or id" ${width}>`,
+      (width: string) =>
+        `<select aria-label="Order" ${width}><option>Lowest id first</option></select>`,
+      (width: string) => `<p class="row-id" ${width}>70 01</p>`,
+    ];
+    for (const partOf of parts) {
+      expect(await findIn(page, partOf(`style="width: 2rem"`))).toContain("cut off or broken");
+      expect(await findIn(page, partOf(`style="width: 20rem"`))).toBe("");
+    }
+    await leave(page);
+  });
+
   test("fails if it judges less than 80 % of what is visible", async () => {
     const { page } = await openPage({ url });
     // It does not look into pictures.

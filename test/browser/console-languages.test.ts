@@ -109,6 +109,9 @@ describeInBrowser("in another language,", () => {
       await user.see({ element: ".menu-panel .preference >> nth=1" });
       await user.press("Escape");
       await user.goTo("#/plants/201", { element: ".history li" });
+      await page.locator(".panel-body .form-actions button").nth(1).click();
+      await user.see({ element: "dialog .label-preview" });
+      await user.press("Escape");
       await page.locator(".panel-body .form-actions button").first().click();
       await user.see({ element: "#edit-name" });
       await user.goTo("#/plants/new", { element: "#add-id" });

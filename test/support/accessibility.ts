@@ -19,6 +19,8 @@ interface Survey {
   readonly found: number;
   /** How much wider than the window the page is, or its main part, which scrolls by itself. */
   readonly excess: number;
+  /** Texts that are cut off by their field, and ids and times that are broken in two. */
+  readonly cut: readonly string[];
 }
 
 /** All of these run in the page. Its policy does not stop the debugger, so it stays in force. */
@@ -46,9 +48,29 @@ const survey = `(() => {
     if (element.localName !== "svg") for (const child of element.children) walk(child, part);
   };
   walk(document.body, location.pathname.replace(/.*\\//, "") + looks.map((look) => matchMedia(look).matches));
+  const pen = document.createElement("canvas").getContext("2d");
+  const isCut = (field) => {
+    const { font, paddingLeft, paddingRight } = getComputedStyle(field);
+    const isChoice = field.localName === "select";
+    pen.font = font;
+    const text = isChoice ? field.selectedOptions[0]?.text ?? "" : field.value === "" ? field.placeholder : "";
+    const room = field.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight) - (isChoice ? 16 : 0);
+    return pen.measureText(text).width > room + 1;
+  };
+  const isBroken = (element) => {
+    const range = document.createRange();
+    range.selectNodeContents(element);
+    return new Set(Array.from(range.getClientRects(), ({ y }) => Math.round(y))).size > 1;
+  };
+  // The choices of a file are its own rows and columns.
+  const fields = "input[placeholder], select:not([id^=import])";
+  const cut = [
+    ...Array.from(document.querySelectorAll(fields)).filter((field) => field.checkVisibility() && isCut(field)),
+    ...Array.from(document.querySelectorAll(".row-id:not([role=columnheader]), a.digits, time")).filter((each) => each.checkVisibility() && isBroken(each)),
+  ].map((element) => element.outerHTML.slice(0, 160));
   const scrollers = [document.documentElement, ...document.querySelectorAll("main")];
   const visible = Array.from(document.body.querySelectorAll("*")).filter((element) => element instanceof HTMLElement && element.checkVisibility());
-  return { fresh, visible: visible.length, found: visible.filter((element) => found.has(element)).length, excess: Math.max(...scrollers.map((each) => each.scrollWidth - each.clientWidth)) };
+  return { fresh, visible: visible.length, found: visible.filter((element) => found.has(element)).length, excess: Math.max(...scrollers.map((each) => each.scrollWidth - each.clientWidth)), cut };
 })()`;
 
 /** Scans the parts that are named. All others are left out, except those that contain them. */
@@ -113,9 +135,12 @@ const JUDGED_SHARE_MIN = 0.8;
 
 /** Whether the page is too wide, and what is wrong with its parts that no page had before. */
 export async function findFaults(page: Page): Promise<string[]> {
-  const { fresh, visible, found, excess } = await page.evaluate<Survey>(survey);
+  const { fresh, visible, found, excess, cut } = await page.evaluate<Survey>(survey);
   // This depends on the texts, too.
-  const wide = excess > 0 ? [`${excess} pixels wider than the window`] : [];
+  const wide = [
+    ...(excess > 0 ? [`${excess} pixels wider than the window`] : []),
+    ...cut.map((element) => `a text is cut off or broken: ${element}`),
+  ];
   if (found < visible * JUDGED_SHARE_MIN)
     wide.push(`only ${found} of ${visible} visible elements are judged`);
   const parts = fresh.filter((part) => !judged.has(part));
