@@ -48,7 +48,8 @@ async function create(form: FormData): Promise<undefined> {
   const wanted = {
     name,
     scopes,
-    tags: tags === undefined ? undefined : splitList(tags),
+    // A comma at the end, before another tag is chosen, is not the empty tag.
+    tags: tags === undefined ? undefined : splitList(tags.replace(/[,\s]+$/, "")),
     expires: readText(form, "token-expires"),
     rate: readText(form, "token-rate"),
   };

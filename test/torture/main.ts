@@ -16,6 +16,7 @@ import { failOver, failOverCheat } from "./fail-over.ts";
 import { freeze, freezeCheat } from "./freeze.ts";
 import { fuzz } from "./fuzz.ts";
 import { memory } from "./memory.ts";
+import { openTab } from "./open-tab.ts";
 import { overload, overloadCheat } from "./overload.ts";
 import { postgres, postgresCheat } from "./postgres.ts";
 import { powerLoss, powerLossCheat } from "./power-loss.ts";
@@ -47,6 +48,7 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   "overload-cheat": overloadCheat,
   memory,
   soak,
+  "open-tab": openTab,
   fuzz,
 };
 
