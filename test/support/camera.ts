@@ -9,6 +9,8 @@ guardFolder(folder);
 const VIDEO = `${folder}/camera.y4m`;
 
 export const cameraFlags: readonly string[] = [
+  // The headless shell has nothing else that could allow a camera.
+  "--use-fake-ui-for-media-stream",
   "--use-fake-device-for-media-stream",
   `--use-file-for-fake-video-capture=${VIDEO}`,
 ];
