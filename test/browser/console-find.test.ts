@@ -5,7 +5,6 @@ import { change, describeInBrowser, startJourneys, storePlants } from "../suppor
 import { limits } from "../support/limits.ts";
 import { sendPlant } from "../support/service.ts";
 import type { User } from "../support/steps.ts";
-import { until } from "../support/until.ts";
 
 const CODE = "4006381333931";
 const OTHER_CODE = "4006381333948";
@@ -288,54 +287,6 @@ describeInBrowser("the number of plants", () => {
     await user.add("9000", "Counted", { toast: "Added “Counted”", exactText: "1,503 plants" });
     await user.within(user.toast("Added")).click("Undo", { toast: "Deleted “Counted”" });
     await user.see({ exactText: "1,502 plants" });
-  });
-
-  test("is exact once a search has ended, where the service stopped counting", async (visit) => {
-    const { page, user } = await visit.open();
-    await user.see({ exactText: "1,502 plants" });
-    await page.route("**/plants/count?q=*", (route) =>
-      route.fulfill({ contentType: "application/json", body: '{"count":0,"exact":false}' }),
-    );
-    const release = await user.hold(/\/plants\?(?=.*q=twice)(?=.*after=)/);
-    await user.search("twice", { text: "Searching 1,502 plants…" });
-    release();
-    await user.see({ text: "1 of 1,502 plants" });
-  });
-
-  test("is counted on until it is exact, and does not get smaller meanwhile", async (visit) => {
-    const { page, user } = await visit.open();
-    await user.see({ exactText: "1,502 plants" });
-    const answers = [
-      { body: '{"count":900,"exact":false}', next: "100" },
-      { body: '{"count":5,"exact":false}', next: "200" },
-      { body: '{"count":6,"exact":true}' },
-    ];
-    const releases: (() => void)[] = [];
-    await page.route("**/plants/count?*q=plant*", async (route) => {
-      const { body, next } = answers.shift() ?? { body: "" };
-      if (answers.length < 2) await new Promise<void>((resolve) => releases.push(resolve));
-      const link = `</plants/count?after=${next}&q=plant>; rel="next"`;
-      await route.fulfill({
-        contentType: "application/json",
-        body,
-        ...(next !== undefined && { headers: { link } }),
-      });
-    });
-    await user.search("plant", { text: "900+ of 1,502 plants" });
-    await until("the count continues", () => releases.length === 1);
-    releases[0]?.();
-    await user.see({ text: "905+ of 1,502 plants" });
-    await until("the count continues", () => releases.length === 2);
-    releases[1]?.();
-    await user.see({ text: "911 of 1,502 plants" });
-  });
-
-  test("is read again after a failure", async (visit) => {
-    const { page, user, announceFailure } = await visit.open({ at: "#/import" });
-    announceFailure("/plants/count", 503);
-    await page.route("**/plants/count", (route) => route.fulfill({ status: 503 }), { times: 1 });
-    await page.reload();
-    await user.follow("Plants", { exactText: "1,502 plants" });
   });
 });
 

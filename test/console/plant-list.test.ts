@@ -16,7 +16,7 @@ const plantAt = (at: number) => ({
 });
 
 /** A store of so many plants. */
-async function open(length: number, sort?: SortName, order: "asc" | "desc" = "asc") {
+function create(length: number, sort?: SortName, order: "asc" | "desc" = "asc") {
   const read: (bigint | string | undefined)[] = [];
   const list = new PlantList(
     { ...everything, order, sort },
@@ -38,9 +38,24 @@ async function open(length: number, sort?: SortName, order: "asc" | "desc" = "as
       onTaken: () => undefined,
     },
   );
-  await list.loadMore();
   return { list, read };
 }
+
+async function open(...given: Parameters<typeof create>) {
+  const opened = create(...given);
+  await opened.list.loadMore();
+  return opened;
+}
+
+test("the number of matches is exact once the list has ended, where the service stopped counting", async () => {
+  const { list } = create(150);
+  list.count.value = { count: 0, exact: false };
+  expect(list.matches.value).toBeUndefined();
+  await list.loadMore();
+  expect(list.matches.value).toEqual({ count: 100, exact: false });
+  await list.loadMore();
+  expect(list.matches.value).toEqual({ count: 150, exact: true });
+});
 
 describe("a list that is left open", () => {
   test("holds no plant of those that arrive where it is not loaded", async () => {
