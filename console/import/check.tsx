@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import type { Plant } from "../../src/domain/plant.ts";
-import { formatCount } from "../state/format.ts";
+import { formatCount, formatSeconds } from "../state/format.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { Button, Check, Choice, Notice, Table, Terms } from "../view/controls.tsx";
 import { Version } from "../view/history.tsx";
@@ -24,15 +24,18 @@ export interface NowProps {
   readonly now: Import;
 }
 
+/** More plants are missing in the file than the page can remove. */
+const isTooMuch = ({ removed = 0, missing = [] }: Import): boolean => removed > missing.length;
+
 interface CheckFileProps extends NowProps {
   readonly reading: Reading;
 }
 
 export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
   const { sheets = [], tops = [], columns = [], table = [], rows = [], isReading = false } = now;
-  const { done, ending, different = new Map(), nameless = 0, isWhole = false } = now;
-  const { removed = 0, refused = 0, isTooMuch = false } = now;
-  const isKnown = !isWhole || (ending === "done" && refused === 0 && !isTooMuch);
+  const { done, ending, different, nameless = 0, isWhole = false } = now;
+  const { removed = 0, refused = 0 } = now;
+  const isKnown = !isWhole || (ending === "done" && refused === 0 && !isTooMuch(now));
   const missing = listMissing(reading);
   const change = (changed: Partial<Reading>): void => readAs(now, { ...reading, ...changed });
   /** For another table, all is guessed again. */
@@ -107,7 +110,7 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
         </details>
       )}
       {done !== undefined && ending === undefined && (
-        <progress aria-label={t.imports.comparing} value={done} max={1} />
+        <ProgressBar now={now} label={t.imports.comparing} />
       )}
       {ending !== undefined && <Compared now={now} reading={reading} />}
       {(nameless > 0 || !reading.needsName) && (
@@ -125,7 +128,7 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
         <Button
           kind={isWhole && removed > 0 ? "danger" : "main"}
           disabled={isReading || rows.length === 0 || !isKnown}
-          onClick={() => startImport(now, updating.value || isWhole ? different : new Map())}
+          onClick={() => startImport(now, updating.value || isWhole ? different : undefined)}
         >
           {isWhole && removed > 0 ? plural(t.imports.startAndDelete, removed) : t.imports.start}
         </Button>
@@ -165,11 +168,41 @@ function FirstRows({ rows, isWorkbook, isWhole }: FirstRowsProps): JSX.Element {
   );
 }
 
+interface ProgressBarProps extends NowProps {
+  readonly label: string;
+}
+
+export function ProgressBar({ now, label }: ProgressBarProps): JSX.Element {
+  const { counted = 0, done = 0, seconds = 0, isWaiting, isEnding } = now;
+  const rate = seconds > 0 ? Math.round(counted / seconds) : 0;
+  return (
+    <div class="stack">
+      <progress aria-label={label} value={done} max={1} />
+      <p class="section-head">
+        <strong>{fill(t.imports.percent, { percent: Math.floor(done * 100) })}</strong>
+        {isEnding === true ? (
+          <span>{t.imports.cancelling}</span>
+        ) : isWaiting === true ? (
+          <span class="field-note">{t.imports.waiting}</span>
+        ) : (
+          <span>
+            {done > 0
+              ? plural(t.imports.rateLeft, rate, {
+                  time: formatSeconds((seconds * (1 - done)) / done),
+                })
+              : plural(t.imports.rate, rate)}
+          </span>
+        )}
+      </p>
+    </div>
+  );
+}
+
 const SHOWN_MAX = 50;
 
 function Compared({ now, reading }: CheckFileProps): JSX.Element {
-  const { counted = 0, differences = [], different = new Map(), missing = [] } = now;
-  const { isWhole = false, isTooMuch = false, ending, failure, refused = 0 } = now;
+  const { counted = 0, differences = [], updated = 0, missing = [] } = now;
+  const { isWhole = false, ending, failure, refused = 0 } = now;
   return (
     <section class="stack compared" aria-label={t.imports.compared}>
       <Figures now={now} />
@@ -182,7 +215,7 @@ function Compared({ now, reading }: CheckFileProps): JSX.Element {
           disabled={isWhole}
           onChange={(event) => (updating.value = event.currentTarget.checked)}
         >
-          {plural(t.imports.changeDifferent, different.size)}
+          {plural(t.imports.changeDifferent, updated)}
         </Check>
       )}
       {ending === "done" && (
@@ -197,7 +230,7 @@ function Compared({ now, reading }: CheckFileProps): JSX.Element {
           </span>
         </Check>
       )}
-      {isTooMuch && (
+      {isTooMuch(now) && (
         <Notice kind="warning" title={t.imports.tooMany} text={t.imports.tooManyHint} />
       )}
       {missing.length > 0 && (
@@ -247,8 +280,8 @@ const outcomes = ["created", "replayed", "updated", "updatedAgain", "kept", "ref
 
 /** The figures before an import are those after it. */
 export function Figures({ now }: NowProps): JSX.Element {
-  const { isWhole = false, removed = 0, updates } = now;
-  const isForeseen = updates === undefined;
+  const { isWhole = false, removed = 0, batch } = now;
+  const isForeseen = batch === undefined;
   const count = (figure: Figure): number =>
     figure === "removed"
       ? removed

@@ -5,6 +5,7 @@ import type { Plant } from "../../src/domain/plant.ts";
 import type { Headings } from "../../src/format/csv.ts";
 import type { Encoding } from "../../src/format/encoding.ts";
 import { type FileFormat, isTable, type Rejected } from "../../src/format/plants.ts";
+import type { Etags, Ids } from "./kept.ts";
 import type { ReasonTexts } from "./reasons.ts";
 
 /**
@@ -124,13 +125,15 @@ export interface ImportRequest {
   readonly file: File;
   /** Guessed if not given. */
   readonly reading?: Reading | undefined;
-  /** For an import: the entity tags of the plants to update, as the comparison found them. Undefined for a comparison. */
-  readonly updates?: ReadonlyMap<bigint, string> | undefined;
+  /** For an import: the ids of the file, if a comparison has read them. */
+  readonly ids?: Ids | undefined;
+  /** For an import that updates: the entity tags of the plants that differ, as the comparison found them. */
+  readonly updates?: Etags | undefined;
   /** A comparison also looks for the plants that the file lacks. */
   readonly isWhole?: boolean | undefined;
   /** For an import: the plants to remove after it, as the comparison found them. */
   readonly missing?: readonly Plant[] | undefined;
-  /** What an import is called in the journal. */
+  /** What an import is called in the journal. Undefined for a comparison. */
   readonly batch?: string | undefined;
   readonly mappings: readonly Mapping[];
   /** To word what is wrong with rows. */
@@ -148,15 +151,15 @@ export const CANCEL = "cancel";
 /** The progress is undefined until the comparison or the import begins. */
 export interface Import
   extends
-    Pick<ImportRequest, "file" | "reading" | "updates" | "isWhole" | "missing" | "batch">,
+    Omit<ImportRequest, "mappings" | "texts" | "limits" | "url" | "token">,
     Partial<Omit<Preview, "reading"> & Progress> {
+  /** The person who asked for it. */
+  readonly by?: string | undefined;
   /** The preview is stale. */
   readonly isReading?: boolean;
   /** What the comparison found: the first, and the entity tags of all. */
   readonly differences?: readonly Difference[];
-  readonly different?: ImportRequest["updates"];
-  /** More plants than the page can remove are missing in the file. */
-  readonly isTooMuch?: boolean;
+  readonly different?: Etags | undefined;
   /** The user has cancelled the import; the rows in flight are not answered yet. */
   readonly isEnding?: boolean;
   /** Undefined while the comparison or the import runs. */

@@ -76,7 +76,7 @@ const findRecordBytesMax = (limits: Limits): number =>
   limits === undefined ? Number.POSITIVE_INFINITY : recordBytesMaxOf(limits);
 
 /** Its message is in the user's language. */
-export class Unreadable extends Error {}
+class Unreadable extends Error {}
 
 /** The records of a file, read exactly as `plantstore import` reads them. */
 export const readRecords = (

@@ -1,16 +1,16 @@
 /** The current import. It continues while other views are shown. */
 
-import { computed, effect, signal } from "@preact/signals";
+import { computed, effect, signal, untracked } from "@preact/signals";
 import { nameBatch } from "../../src/domain/change.ts";
 import { baseUrl } from "../api/service.ts";
 import { arrived, gaps } from "../state/feed.ts";
 import { keepUnchanged } from "../state/subject.ts";
 import { limits, texts } from "../state/rules.ts";
-import { mayRead, token } from "../state/session.ts";
+import { identity, mayRead, token } from "../state/session.ts";
 import { keep, recall } from "../state/storage.ts";
 import { announce, toast } from "../state/toasts.ts";
 import { noteBatch } from "../state/writes.ts";
-import { fill, plural, t } from "../text/text.ts";
+import { t } from "../text/text.ts";
 import { CANCEL, type Import, type ImportRequest, type Mapping, type Reading } from "./messages.ts";
 
 /** Undefined until a file is chosen. */
@@ -18,7 +18,7 @@ export const current = signal<Import | undefined>(undefined);
 
 /** The worker is storing plants. */
 export const isImporting = computed(
-  () => current.value?.updates !== undefined && current.value.ending === undefined,
+  () => current.value?.batch !== undefined && current.value.ending === undefined,
 );
 
 /** Whether the import changes plants that differ. One that makes the store match the file does. */
@@ -29,7 +29,7 @@ let worker: Worker | undefined;
 /** Each task has its own worker, so late messages of an earlier one are ignored. */
 function start(begun: Import): void {
   worker?.terminate();
-  current.value = begun;
+  current.value = { ...begun, by: identity.peek()?.name };
   const { importWorker = "", workbook = "" } = document.documentElement.dataset;
   const started = new Worker(new URL(importWorker, baseUrl), {
     type: "module",
@@ -44,21 +44,14 @@ function start(begun: Import): void {
     chooseAnother();
     toast(t.imports.hasFailed);
   });
-  const { file, reading, updates, isWhole, missing, batch } = begun;
-  const isAllowed = updates !== undefined || mayRead.value;
-  const used = isAllowed ? token.value : undefined;
+  const isAllowed = begun.batch !== undefined || mayRead.value;
   started.postMessage({
-    file,
-    reading,
-    updates,
-    isWhole,
-    missing,
-    batch,
+    ...begun,
     mappings: findMappings(),
     texts,
     limits,
     url: baseUrl,
-    token: used,
+    token: isAllowed ? token.value : undefined,
   } satisfies ImportRequest);
   worker = started;
 }
@@ -66,11 +59,9 @@ function start(begun: Import): void {
 function hear(change: Partial<Import>): void {
   if (current.value === undefined) return;
   current.value = { ...current.value, ...change };
-  const { updates, ending, created = 0, refused = 0 } = current.value;
-  if (updates === undefined || ending === undefined) return;
+  const { batch, ending } = current.value;
+  if (batch === undefined || ending === undefined) return;
   worker?.terminate();
-  const counts = [plural(t.imports.added, created), plural(t.imports.refused, refused)];
-  announce(fill(t.imports.hasEnded, { counts: counts.join(", ") }));
   // Reload the list: the service may keep no journal, or the token may have expired.
   gaps.value++;
 }
@@ -82,19 +73,19 @@ export function checkFile(file: File): void {
 }
 
 /** Reads the file again; the old preview is shown meanwhile. */
-export function readAs(now: Import, reading: Reading, isWhole = now.isWhole): void {
+export function readAs(now: Import, reading?: Reading, isWhole = now.isWhole): void {
   const { file, sheets = [], tops = [], columns = [], table = [], rows = [], nameless = 0 } = now;
   const shown = { sheets, tops, columns, table, rows, nameless };
   start({ file, reading, isWhole, ...shown, isReading: true });
 }
 
 /** Also restarts an import, as the same batch: plants that are already stored are recognised. */
-export function startImport(now: Import, updates: NonNullable<Import["updates"]>): void {
-  const { file, reading, columns = [], isWhole, missing, batch = nameBatch(file.name) } = now;
+export function startImport(now: Import, updates = now.updates): void {
+  const { file, reading, ids, columns = [], isWhole, missing, batch = nameBatch(file.name) } = now;
   if (reading !== undefined && columns.length > 0)
     keepMapping({ columns, headings: reading.headings });
   noteBatch(batch);
-  start({ file, reading, updates, missing: isWhole ? missing : [], isWhole, batch });
+  start({ file, reading, ids, updates, missing: isWhole ? missing : [], isWhole, batch });
   announce(t.imports.hasStarted);
 }
 
@@ -102,9 +93,19 @@ export function startImport(now: Import, updates: NonNullable<Import["updates"]>
 effect(() => {
   const changes = arrived.value;
   const now = current.peek();
-  if (now?.missing === undefined || now.updates !== undefined) return;
-  const left = keepUnchanged({ plants: now.missing }, changes)?.plants;
-  if (left !== undefined) current.value = { ...now, missing: left, removed: left.length };
+  if (now?.missing === undefined || now.batch !== undefined) return;
+  const { missing, removed = 0 } = now;
+  const left = keepUnchanged({ plants: missing }, changes)?.plants ?? missing;
+  const changed = missing.length - left.length;
+  if (changed > 0) current.value = { ...now, missing: left, removed: removed - changed };
+});
+
+/** A comparison is of one person: it ends with another, and is made again with another token of the same. */
+effect(() => {
+  const now = current.peek();
+  if (token.value === undefined || now === undefined || now.batch !== undefined) return;
+  if (now.by === identity.peek()?.name) untracked(() => readAs(now, now.reading));
+  else chooseAnother();
 });
 
 /** The client waits 5 seconds for the answer of the request in flight. */

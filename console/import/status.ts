@@ -1,12 +1,11 @@
 /** A running import, on every page and in every tab of the same person. */
 
 import { effect, signal, untracked } from "@preact/signals";
-import { hasHistory } from "../state/feed.ts";
 import { route } from "../state/route.ts";
 import { identity } from "../state/session.ts";
 import { keyOf } from "../state/storage.ts";
-import { toast } from "../state/toasts.ts";
-import { askUndo } from "../state/undo.ts";
+import { announce, toast } from "../state/toasts.ts";
+import { offerUndo } from "../state/undo.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { current, isImporting } from "./state.ts";
 
@@ -56,11 +55,12 @@ const describeEnd = (): string => {
   return fill(text, { file: file?.name ?? "", counts: counts.join(", ") });
 };
 
-function findUndo() {
-  const { batch, created = 0, updated = 0, removed = 0 } = current.value ?? {};
-  if (batch === undefined || created + updated + removed === 0 || !hasHistory.value)
-    return undefined;
-  return { label: t.shared.undo, run: () => askUndo(batch) };
+function sayEnd(): void {
+  if (route.value.view === "import") return announce(describeEnd());
+  const { batch = "", created = 0, updated = 0, removed = 0 } = current.value ?? {};
+  const see = { label: t.imports.see, run: () => (location.hash = "#/import") };
+  const undo = offerUndo(batch, created + updated + removed);
+  toast(describeEnd(), undo ?? see, undo && see);
 }
 
 function tellOthers(outcome?: string): void {
@@ -80,8 +80,6 @@ export function startStatus(): void {
     const hasEnded = isRunning && current.value?.ending !== undefined;
     isRunning = isImporting.value;
     if (isRunning || hasEnded) tellOthers(hasEnded ? describeEnd() : undefined);
-    if (!hasEnded || route.peek().view === "import") return;
-    const see = { label: t.imports.see, run: () => (location.hash = "#/import") };
-    untracked(() => toast(describeEnd(), findUndo() ?? see, findUndo() && see));
+    if (hasEnded) untracked(sayEnd);
   });
 }

@@ -6,7 +6,7 @@ import { formatBytes, formatSeconds } from "../state/format.ts";
 import { mayRead } from "../state/session.ts";
 import { fill, plural, rich, t } from "../text/text.ts";
 import { Button, Icon, Notice } from "../view/controls.tsx";
-import { CheckFile, Figures, type NowProps } from "./check.tsx";
+import { CheckFile, Figures, type NowProps, ProgressBar } from "./check.tsx";
 import { RecentImports } from "./recent.tsx";
 import { RefusedRows } from "./refused.tsx";
 import { cancelImport, checkFile, chooseAnother, current, startImport } from "./state.ts";
@@ -22,7 +22,7 @@ export function ImportView(): JSX.Element {
           <strong>{now.file.name}</strong> <span class="faint">{formatBytes(now.file.size)}</span>
         </p>
       )}
-      {now?.updates !== undefined ? (
+      {now?.batch !== undefined ? (
         <Course now={now} />
       ) : now?.reading !== undefined ? (
         <CheckFile now={now} reading={now.reading} />
@@ -69,11 +69,15 @@ function ChooseFile({ isReading }: { readonly isReading: boolean }): JSX.Element
 }
 
 function Course({ now }: NowProps): JSX.Element {
-  const { updates = new Map(), ending, refused = 0, batch } = now;
+  const { ending, refused = 0, batch } = now;
   const { created = 0, updated = 0, removed = 0 } = now;
   return (
     <>
-      {ending === undefined ? <ProgressBar now={now} /> : <EndNotice now={now} />}
+      {ending === undefined ? (
+        <ProgressBar now={now} label={t.imports.import} />
+      ) : (
+        <EndNotice now={now} />
+      )}
       <Figures now={now} />
       <div class="form-actions">
         {ending === undefined ? (
@@ -83,7 +87,7 @@ function Course({ now }: NowProps): JSX.Element {
         ) : (
           <>
             {ending !== "done" && (
-              <Button kind="main" onClick={() => startImport(now, updates)}>
+              <Button kind="main" onClick={() => startImport(now)}>
                 {t.imports.again}
               </Button>
             )}
@@ -101,32 +105,6 @@ function Course({ now }: NowProps): JSX.Element {
       </div>
       {refused > 0 && <RefusedRows now={now} />}
     </>
-  );
-}
-
-function ProgressBar({ now }: NowProps): JSX.Element {
-  const { counted = 0, done = 0, seconds = 0, isWaiting, isEnding } = now;
-  const rate = seconds > 0 ? Math.round(counted / seconds) : 0;
-  return (
-    <div class="stack">
-      <progress aria-label={t.imports.import} value={done} max={1} />
-      <p class="section-head">
-        <strong>{fill(t.imports.percent, { percent: Math.floor(done * 100) })}</strong>
-        {isEnding === true ? (
-          <span>{t.imports.cancelling}</span>
-        ) : isWaiting === true ? (
-          <span class="field-note">{t.imports.waiting}</span>
-        ) : (
-          <span>
-            {done > 0
-              ? plural(t.imports.rateLeft, rate, {
-                  time: formatSeconds((seconds * (1 - done)) / done),
-                })
-              : plural(t.imports.rate, rate)}
-          </span>
-        )}
-      </p>
-    </div>
   );
 }
 

@@ -30,7 +30,7 @@ import { identity, mayRead, mayWrite, token } from "./session.ts";
 import { keep, recall, trail } from "./storage.ts";
 import { type Matching, readSubject, type Subject, toBulkFilter } from "./subject.ts";
 import { toast } from "./toasts.ts";
-import { askUndo, noteUndos } from "./undo.ts";
+import { noteUndos, offerUndo } from "./undo.ts";
 import { noteBatch } from "./writes.ts";
 
 /** A long-running action. `done` is from 0 to 1, undefined if unknown. */
@@ -335,12 +335,7 @@ async function finish(action: Action, failure: unknown, isFollowed: boolean): Pr
     skipped > 0 && fill(t.plants.skipped, { count: skipped }),
     reason,
   ];
-  toast(
-    sentences.filter(Boolean).join(" "),
-    changed > 0 && hasHistory.value
-      ? { label: t.shared.undo, isNeeded: true, run: () => askUndo(batch) }
-      : undefined,
-  );
+  toast(sentences.filter(Boolean).join(" "), offerUndo(batch, changed));
 }
 
 /** The service was restarted or refused the rest, or cannot be reached: then it may still be at work. */

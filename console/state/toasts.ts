@@ -24,7 +24,7 @@ interface Done {
   readonly plants: readonly Plant[];
 }
 
-interface Action {
+export interface Action {
   readonly label: string;
   readonly run: () => void;
   /** The toast stays until it is dismissed, because without the action something is lost. */

@@ -5,12 +5,12 @@ import type { RevertPreview, RevertRange } from "../../client/client.ts";
 import { nameOfBatch } from "../../src/domain/change.ts";
 import { call, isReason } from "../api/service.ts";
 import { fill, plural, t } from "../text/text.ts";
-import { arrived } from "./feed.ts";
+import { arrived, hasHistory } from "./feed.ts";
 import { formatTime, quote } from "./format.ts";
 import { OpenQuestion, Question } from "./question.ts";
 import { type ChangeFilter, follow, linkToChanges, route } from "./route.ts";
 import { identity, token } from "./session.ts";
-import { toast } from "./toasts.ts";
+import { type Action, toast } from "./toasts.ts";
 
 interface Undo {
   readonly title: string;
@@ -150,6 +150,12 @@ function describeName(name: string): string {
     .filter(Boolean)
     .join(" · ");
 }
+
+/** What the end of an action offers. It stays until it is dismissed. */
+export const offerUndo = (batch: string, changed: number): Action | undefined =>
+  changed > 0 && hasHistory.value
+    ? { label: t.shared.undo, isNeeded: true, run: () => askUndo(batch) }
+    : undefined;
 
 export function askUndo(batch: string): void {
   const title = fill(t.changes.askUndo, { what: quote(describeBatch(batch)) });

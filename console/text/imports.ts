@@ -86,12 +86,6 @@ export const imports = {
     fr: "L’importation a commencé.",
     es: "La importación ha empezado.",
   },
-  hasEnded: {
-    en: "The import has ended: {counts}.",
-    de: "Der Import ist beendet: {counts}.",
-    fr: "L’importation est terminée : {counts}.",
-    es: "La importación ha terminado: {counts}.",
-  },
   hasFailed: {
     en: "The import failed unexpectedly.",
     de: "Der Import ist unerwartet fehlgeschlagen.",
@@ -747,12 +741,6 @@ export const imports = {
       de: "Die Datei ist leer.",
       fr: "Le fichier est vide.",
       es: "El archivo está vacío.",
-    },
-    comparisonLimit: {
-      en: "The import reads all of them.",
-      de: "Der Import liest alle.",
-      fr: "L’importation les lit toutes.",
-      es: "La importación las lee todas.",
     },
     gone: {
       en: "The file can no longer be read. Choose it again, or choose another file.",

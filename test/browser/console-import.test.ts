@@ -18,6 +18,10 @@ async function readFigures(page: Page): Promise<number[]> {
   return counts.map(Number);
 }
 
+/** What a comparison sends, and what an import sends. */
+const COMPARED = /\/plants\/batch\?.*dry_run=true/;
+const SENT = /\/plants\/batch\?(?!.*dry_run)/;
+
 const utf16 = (text: string): Buffer => Buffer.from(`\ufeff${text}`, "utf16le");
 const latin1 = (text: string): Buffer => Buffer.from(text, "latin1");
 
@@ -52,10 +56,9 @@ describeInBrowser("an import", () => {
     await user.click("Undo 2 plants", { toast: "Undone: 2 plants." });
     await row.getByText("Undone").waitFor();
     expect(await service.findPlant(301n)).toBeUndefined();
-    // The page of the batch has the same button.
+    // The page of the batch knows it too.
     await row.getByRole("link", { name: "herbs.csv" }).click();
-    await user.click("Undo these 2", { dialog: "Undo “herbs.csv”?" });
-    await user.press("Escape");
+    await user.see({ text: "Nothing of this is left to undo." });
     for (let id = 310; id < 330; id++) await send(service, "DELETE", `/plants/${id}`);
   });
 
@@ -203,7 +206,7 @@ describeInBrowser("an import", () => {
     const cancel = async (file: string, answer: (route: Route) => unknown): Promise<void> => {
       const sent = Promise.withResolvers<void>();
       const cancelled = Promise.withResolvers<void>();
-      await page.context().route("**/plants/batch*", async (route) => {
+      await page.context().route(SENT, async (route) => {
         sent.resolve();
         await cancelled.promise;
         await answer(route);
@@ -220,7 +223,7 @@ describeInBrowser("an import", () => {
 
     await cancel('{"id":62,"name":"Box"}\nnone\n', () => undefined);
     await user.see({ text: ["Import cancelled", "more plants may be stored"] });
-    await page.context().unroute("**/plants/batch*");
+    await page.context().unroute(SENT);
     await user.click("Import again", { text: "1 of 2 rows was refused" });
     await user.see({ text: "All others are stored." });
     expect(await service.findPlant(62n)).toMatchObject({ name: "Box" });
@@ -291,7 +294,7 @@ describeInBrowser("an import", () => {
     );
     const seen = Promise.withResolvers<void>();
     let pages = 0;
-    await page.context().route("**/plants?*", async (route) => {
+    await page.context().route(COMPARED, async (route) => {
       if (++pages > 1) await seen.promise;
       await route.fallback();
     });
@@ -299,7 +302,7 @@ describeInBrowser("an import", () => {
     const comparing = page.getByRole("progressbar", { name: "Comparing with the store" });
     await comparing.and(page.locator("[value^='0.']")).waitFor();
     seen.resolve();
-    await page.context().unroute("**/plants?*");
+    await page.context().unroute(COMPARED);
     await user.see({ figure: "To add 29,970" });
     await page.evaluate(`
       window.longestMs = 0;
@@ -330,7 +333,7 @@ describeInBrowser("an import", () => {
     announceFailure("/plants/batch", "failed", 503);
     const busy = { status: 503, json: { error: 5002, message: "busy" } };
     let count = 0;
-    await page.context().route("**/plants/batch*", async (route) => {
+    await page.context().route(SENT, async (route) => {
       count++;
       if (count > 1) return count === 2 ? route.fulfill(busy) : route.fallback();
       await route.fetch();
@@ -345,6 +348,34 @@ describeInBrowser("an import", () => {
     expect(await page.evaluate<boolean>("window.isRetrySeen")).toBe(true);
     expect(count).toBeGreaterThanOrEqual(3);
     expect(await service.findPlant(42n)).toMatchObject({ name: "Ash" });
+  });
+
+  it("is compared to its end after a lost connection, a busy store and a throttled token", async (visit) => {
+    const { page, user, service, announceFailure } = await visit.open({ at: "#/import" });
+    announceFailure("dry_run=true", "failed", 503, 429);
+    const answers = [
+      { status: 503, json: { error: 5002, message: "busy" } },
+      {
+        status: 429,
+        json: { error: 4010, message: "slowly" },
+        headers: { "retry-after": "1" },
+      },
+    ];
+    let count = 0;
+    const gate = Promise.withResolvers<void>();
+    await page.context().route(COMPARED, async (route) => {
+      const answer = answers[count++ - 1];
+      if (count === 1) return route.abort("connectionreset");
+      if (answer !== undefined) return route.fulfill(answer);
+      await gate.promise;
+      return route.fallback();
+    });
+    await user.chooseFile("again.ndjson", '{"id":45,"name":"Oak"}\n{"id":46,"name":"Ash"}\n');
+    await user.see({ text: "Trying again; nothing is lost" });
+    gate.resolve();
+    await user.see({ figure: "To add 2" });
+    expect(count).toBe(4);
+    expect(await service.findPlant(45n)).toBeUndefined();
   });
 
   it("stops where its token ends, and is begun again from there", async (visit) => {
@@ -384,7 +415,7 @@ describeInBrowser("an import", () => {
 
   it("that runs is seen on every page and in a second tab, which hear of its end", async (visit) => {
     const { page, user, service } = await visit.open({ at: "#/import" });
-    const release = await user.hold("**/plants/batch*");
+    const release = await user.hold(SENT);
     const stranger = await visit.createToken({ name: "stranger" });
     const [second, third] = [await user.openTab(service.url), await user.openTab(service.url)];
     await second.signIn(TEST_TOKEN);
@@ -408,7 +439,7 @@ describeInBrowser("an import", () => {
     // A tab that is closed says so. Nothing is lost: the file can be imported again.
     await user.click("Another file");
     await page.context().unrouteAll();
-    await page.context().route("**/plants/batch*", () => undefined);
+    await page.context().route(SENT, () => undefined);
     await user.chooseFile("closed.ndjson", '{"id":92,"name":"Box"}\n');
     await user.click("Start import");
     await second.see({ text: "Importing closed.ndjson…" });

@@ -7,6 +7,11 @@ type Write = (...given: readonly unknown[]) => Promise<unknown>;
 /** What these tests need of a service. Its own types do not go with those of a page. */
 interface Services {
   readonly TEST_TOKEN: string;
+  readonly grantToken: (
+    service: object,
+    scopes?: readonly string[],
+    more?: { readonly tags: readonly string[] },
+  ) => Promise<string>;
   readonly startShared: () => Promise<{
     readonly url: string;
     readonly findPlant: (id: bigint) => Promise<{ readonly tag: string | null } | undefined>;
@@ -21,4 +26,4 @@ interface Services {
   }>;
 }
 const path = "../support/service.ts";
-export const { TEST_TOKEN, startShared } = (await import(path)) as Services;
+export const { grantToken, TEST_TOKEN, startShared } = (await import(path)) as Services;

@@ -1,0 +1,56 @@
+/** Whose a comparison is, without a browser: the worker of an import is a stand-in that notes its orders. */
+
+import { afterAll, beforeEach, expect, test } from "bun:test";
+import type { ImportRequest } from "../../console/import/messages.ts";
+import { openPage } from "./page.ts";
+
+openPage("https://import.example/");
+const orders: ImportRequest[] = [];
+const working = new Set<object>();
+const { Worker: Real } = globalThis;
+globalThis.Worker = class extends EventTarget {
+  constructor() {
+    super();
+    working.add(this);
+  }
+  postMessage = (order: ImportRequest): unknown => orders.push(order);
+  terminate = (): unknown => working.delete(this);
+} as unknown as typeof Worker;
+afterAll(() => void (globalThis.Worker = Real));
+
+const { checkFile, chooseAnother, current, isImporting, startImport } =
+  await import("../../console/import/state.ts");
+const { beginSession, endSession } = await import("../../console/state/session.ts");
+
+const signIn = (name: string, token: string): void =>
+  beginSession({ token, identity: { name, scopes: ["plants:read", "plants:write"] } }, false);
+
+const file = new File(["id,name\n1,Rose\n"], "stock.csv");
+beforeEach(() => {
+  chooseAnother();
+  signIn("Anna", "first");
+  orders.length = 0;
+  checkFile(file);
+});
+
+test("a comparison is made again with another token of the same person", () => {
+  endSession("expired");
+  signIn("Anna", "second");
+  expect(orders.map(({ token }) => token)).toEqual(["first", "second"]);
+  expect(orders[1]?.file).toBe(file);
+  expect(working.size).toBe(1);
+});
+
+test("a comparison ends with another person, whatever ended the session before", () => {
+  endSession("expired");
+  signIn("Bernd", "second");
+  expect(current.value).toBeUndefined();
+  expect([orders.length, working.size]).toEqual([1, 0]);
+});
+
+test("an import that runs survives the end of its token", () => {
+  startImport({ file });
+  endSession("expired");
+  signIn("Anna", "second");
+  expect([isImporting.value, orders.length, working.size]).toEqual([true, 2, 1]);
+});
