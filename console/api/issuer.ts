@@ -4,13 +4,12 @@ import { scopes } from "../../src/domain/token.ts";
 import { token } from "../state/session.ts";
 import { keep, recall } from "../state/storage.ts";
 import { fill, t } from "../text/text.ts";
-import { baseUrl, Explained } from "./service.ts";
+import { readData, urlOf } from "./page.ts";
+import { Explained } from "./service.ts";
 
-/** The service adds these to its page. */
-const { issuer = "", audience = "", clientId = "" } = document.documentElement.dataset;
-
+let issuer = "";
 /** Undefined if staff sign in with tokens only. */
-export const issuerHost = issuer === "" ? undefined : new URL(issuer).host;
+export let issuerHost: string | undefined;
 
 const KEY = "sign-in";
 
@@ -23,7 +22,10 @@ interface Departure {
 }
 
 /** An audience that is a URL is also the resource (RFC 8707). Some issuers know only the parameter `audience`. */
-const target = { audience, ...(/^https?:/.test(audience) && { resource: audience }) };
+function findTarget(): Readonly<Record<string, string>> {
+  const audience = readData("audience");
+  return { audience, ...(/^https?:/.test(audience) && { resource: audience }) };
+}
 
 export async function leaveForIssuer(): Promise<void> {
   if (!isSecureContext) throw new Explained(fill(t.shell.openByHttps, { host: issuerHost ?? "" }));
@@ -32,13 +34,13 @@ export async function leaveForIssuer(): Promise<void> {
   const url = new URL(await findEndpoint("authorization_endpoint"));
   const parameters = {
     response_type: "code",
-    client_id: clientId,
-    redirect_uri: baseUrl,
+    client_id: readData("clientId"),
+    redirect_uri: urlOf(),
     scope: scopes.join(" "),
     state,
     code_challenge: toBase64Url(new Uint8Array(digest)),
     code_challenge_method: "S256",
-    ...target,
+    ...findTarget(),
   };
   for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
   keep("sessionStorage", KEY, { state, verifier, view: location.hash } satisfies Departure);
@@ -46,7 +48,13 @@ export async function leaveForIssuer(): Promise<void> {
 }
 
 /** The issuer's answer, with which it redirected the user here. Used once, and removed from the address at once. */
-let answer = takeAnswer();
+let answer: ReturnType<typeof takeAnswer>;
+
+export function startIssuer(): void {
+  issuer = readData("issuer");
+  issuerHost = URL.parse(issuer)?.host;
+  answer = takeAnswer();
+}
 
 function takeAnswer() {
   const departure = recall("sessionStorage", KEY) as Departure | undefined;
@@ -82,10 +90,10 @@ export async function findIssuedToken(): Promise<string | undefined> {
   const body = new URLSearchParams({
     grant_type: "authorization_code",
     code,
-    redirect_uri: baseUrl,
-    client_id: clientId,
+    redirect_uri: urlOf(),
+    client_id: readData("clientId"),
     code_verifier: departure.verifier,
-    ...target,
+    ...findTarget(),
   });
   const { access_token: issued } = await ask(await findEndpoint("token_endpoint"), {
     method: "POST",

@@ -4,10 +4,8 @@ import { signal } from "@preact/signals";
 import { Client, type ErrorName, ServiceError } from "../../client/client.ts";
 import { explainError } from "../state/rules.ts";
 import { t } from "../text/text.ts";
+import { urlOf } from "./page.ts";
 import { departures, endSession, token } from "../state/session.ts";
-
-/** The folder of this page: the service may live under any path of its host. */
-export const baseUrl = new URL(".", document.baseURI).href;
 
 export const isAbort = (error: unknown): boolean =>
   error instanceof DOMException && error.name === "AbortError";
@@ -30,7 +28,7 @@ export async function call<Result>(
   const sent = tried ?? token.value ?? "";
   const begun = departures.peek();
   try {
-    const result = await operate(new Client(baseUrl, sent, { delaysMs: [] }));
+    const result = await operate(new Client(urlOf(), sent, { delaysMs: [] }));
     noteAnswer();
     return result;
   } catch (error) {
@@ -81,7 +79,7 @@ function noteAnswer(): void {
 
 export async function tryAgain(): Promise<void> {
   try {
-    await fetch(new URL("livez", baseUrl), { cache: "no-store" });
+    await fetch(urlOf("livez"), { cache: "no-store" });
     noteAnswer();
   } catch {
     noteLoss();

@@ -2,12 +2,13 @@
 
 import { computed, effect, signal, untracked } from "@preact/signals";
 import { nameBatch } from "../../src/domain/change.ts";
-import { baseUrl } from "../api/service.ts";
+import { readData, urlOf } from "../api/page.ts";
 import { arrived, gaps } from "../state/feed.ts";
-import { keepUnchanged } from "../state/subject.ts";
-import { limits, texts } from "../state/rules.ts";
+import { whenLeft } from "../state/person.ts";
+import { findLimits, texts } from "../state/rules.ts";
 import { identity, mayRead, token } from "../state/session.ts";
 import { keep, recall } from "../state/storage.ts";
+import { keepUnchanged } from "../state/subject.ts";
 import { announce, toast } from "../state/toasts.ts";
 import { noteBatch } from "../state/writes.ts";
 import { t } from "../text/text.ts";
@@ -30,11 +31,10 @@ let worker: Worker | undefined;
 function start(begun: Import): void {
   worker?.terminate();
   current.value = { ...begun, by: identity.peek()?.name };
-  const { importWorker = "", workbook = "" } = document.documentElement.dataset;
-  const started = new Worker(new URL(importWorker, baseUrl), {
+  const started = new Worker(urlOf(readData("importWorker")), {
     type: "module",
     // The URL of the script for workbooks, which the worker loads on demand.
-    name: new URL(workbook, baseUrl).href,
+    name: urlOf(readData("workbook")),
   });
   started.addEventListener("message", ({ data }: MessageEvent<Partial<Import>>) => {
     if (started === worker) hear(data);
@@ -49,8 +49,8 @@ function start(begun: Import): void {
     ...begun,
     mappings: findMappings(),
     texts,
-    limits,
-    url: baseUrl,
+    limits: findLimits(),
+    url: urlOf(),
     token: isAllowed ? token.value : undefined,
   } satisfies ImportRequest);
   worker = started;
@@ -89,24 +89,25 @@ export function startImport(now: Import, updates = now.updates): void {
   announce(t.imports.hasStarted);
 }
 
-/** A plant that someone changed since the comparison is not deleted, nor counted. */
-effect(() => {
-  const changes = arrived.value;
-  const now = current.peek();
-  if (now?.missing === undefined || now.batch !== undefined) return;
-  const { missing, removed = 0 } = now;
-  const left = keepUnchanged({ plants: missing }, changes)?.plants ?? missing;
-  const changed = missing.length - left.length;
-  if (changed > 0) current.value = { ...now, missing: left, removed: removed - changed };
-});
-
-/** A comparison is of one person: it ends with another, and is made again with another token of the same. */
-effect(() => {
-  const now = current.peek();
-  if (token.value === undefined || now === undefined || now.batch !== undefined) return;
-  if (now.by === identity.peek()?.name) untracked(() => readAs(now, now.reading));
-  else chooseAnother();
-});
+export function startImports(): void {
+  // A plant that someone changed since the comparison is not deleted, nor counted.
+  effect(() => {
+    const changes = arrived.value;
+    const now = current.peek();
+    if (now?.missing === undefined || now.batch !== undefined) return;
+    const { missing, removed = 0 } = now;
+    const left = keepUnchanged({ plants: missing }, changes)?.plants ?? missing;
+    const changed = missing.length - left.length;
+    if (changed > 0) current.value = { ...now, missing: left, removed: removed - changed };
+  });
+  // A comparison is of one person: it ends with another, and is made again with another token of the same.
+  effect(() => {
+    const now = current.peek();
+    if (token.value === undefined || now === undefined || now.batch !== undefined) return;
+    if (now.by === identity.peek()?.name) untracked(() => readAs(now, now.reading));
+    else chooseAnother();
+  });
+}
 
 /** The client waits 5 seconds for the answer of the request in flight. */
 const CANCEL_MS_MAX = 8_000;
@@ -141,3 +142,5 @@ export function chooseAnother(): void {
   worker?.terminate();
   current.value = undefined;
 }
+
+whenLeft(chooseAnother);

@@ -1,6 +1,7 @@
 /** A running import, on every page and in every tab of the same person. */
 
-import { effect, signal, untracked } from "@preact/signals";
+import { effect, untracked } from "@preact/signals";
+import { personal } from "../state/person.ts";
 import { route } from "../state/route.ts";
 import { identity } from "../state/session.ts";
 import { keyOf } from "../state/storage.ts";
@@ -20,16 +21,13 @@ interface Status {
 }
 
 /** The import of another tab. */
-export const elsewhere = signal<Status | undefined>(undefined);
+export const elsewhere = personal<Status | undefined>(undefined);
 
 /** A closed tab says so. One that is silent for this long has crashed, or sleeps and goes on later. */
 const SILENT_MS = 60_000;
 let silence: ReturnType<typeof setTimeout> | undefined;
 
-/** The path is in the name, because all services of a host share channels. */
-const channel = new BroadcastChannel(keyOf("session"));
-
-channel.addEventListener("message", ({ data }: MessageEvent<Status>) => {
+function hear({ data }: MessageEvent<Status>): void {
   if (data.by !== identity.value?.name) return;
   clearTimeout(silence);
   elsewhere.value = data.outcome === undefined ? data : undefined;
@@ -39,7 +37,7 @@ channel.addEventListener("message", ({ data }: MessageEvent<Status>) => {
       elsewhere.value = undefined;
       toast(fill(t.imports.silent, { file: data.file }));
     }, SILENT_MS);
-});
+}
 
 const describeLoss = (file: string): string => fill(t.imports.lost, { file });
 
@@ -63,7 +61,7 @@ function sayEnd(): void {
   toast(describeEnd(), undo ?? see, undo && see);
 }
 
-function tellOthers(outcome?: string): void {
+function tellOthers(channel: BroadcastChannel, outcome?: string): void {
   const { file, done = 0 } = current.peek() ?? {};
   if (file === undefined) return;
   const status = { by: identity.peek()?.name, file: file.name, done, outcome };
@@ -72,14 +70,17 @@ function tellOthers(outcome?: string): void {
 
 /** Tells other tabs about the import of this one, and this tab's other pages when it has ended. */
 export function startStatus(): void {
+  // The path is in the name, because all services of a host share channels.
+  const channel = new BroadcastChannel(keyOf("session"));
+  channel.addEventListener("message", hear);
   let isRunning = false;
   addEventListener("pagehide", () => {
-    if (isRunning) tellOthers(describeLoss(current.peek()?.file.name ?? ""));
+    if (isRunning) tellOthers(channel, describeLoss(current.peek()?.file.name ?? ""));
   });
   effect(() => {
     const hasEnded = isRunning && current.value?.ending !== undefined;
     isRunning = isImporting.value;
-    if (isRunning || hasEnded) tellOthers(hasEnded ? describeEnd() : undefined);
+    if (isRunning || hasEnded) tellOthers(channel, hasEnded ? describeEnd() : undefined);
     if (hasEnded) untracked(sayEnd);
   });
 }

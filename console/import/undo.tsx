@@ -22,7 +22,7 @@ export const UndoDialog = (): JSX.Element | null =>
 
 function OpenDialog({ asked }: { readonly asked: Asked }): JSX.Element {
   const { title, range, batch } = asked.about;
-  const close = (): void => undo.end(asked);
+  const close = (): void => undo.close(asked);
   const found = asked.found.value;
   const trouble = asked.failure.value;
   const count = typeof found === "object" ? found.revertible : undefined;

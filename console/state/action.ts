@@ -4,7 +4,7 @@
  * after a reload.
  */
 
-import { signal } from "@preact/signals";
+import { effect, signal, untracked } from "@preact/signals";
 import type {
   Bulk,
   BulkOptions,
@@ -24,6 +24,7 @@ import { en } from "../text/en.ts";
 import { fill, plural, pluralInEnglish, t } from "../text/text.ts";
 import { gaps, hasHistory } from "./feed.ts";
 import { formatCount, formatName } from "./format.ts";
+import { whenLeft } from "./person.ts";
 import { list } from "./plants.ts";
 import { explainError } from "./rules.ts";
 import { identity, mayRead, mayWrite, token } from "./session.ts";
@@ -355,11 +356,11 @@ function offerRest(action: Action, failure: unknown): void {
 }
 
 /** The next user must not see the action, nor continue it. The service finishes what it has. */
-export function dropWork(): void {
+whenLeft(() => {
   if (current === undefined) work.value?.stop();
   else current.stopping.abort();
   current = work.value = undefined;
-}
+});
 
 /** A job of a filter counts again what it has changed before; one of named plants has the rest of them. */
 const toRest = ({ task, batch, about, total, rest, changed }: Action): Order => ({
@@ -391,7 +392,7 @@ function readOrder({ matching, plants, ...order }: KeptOrder): Order {
 const kinds = { change: "tag", remove: "delete", revert: "undo", upsert: "tag" } as const;
 
 /** After a reload: the action that this tab started, or another one that runs by the same token. */
-export async function resumeWork(): Promise<void> {
+async function resumeWork(): Promise<void> {
   const kept = recall("sessionStorage", trail.job) as KeptOrder | undefined;
   if (token.value === undefined || current !== undefined || !mayRead.value || !mayWrite.value)
     return;
@@ -413,3 +414,8 @@ export async function resumeWork(): Promise<void> {
   const order = { task: { kind: kinds[kind] }, batch, about: { plants: [] }, total: undefined };
   await run({ ...order, changed: 0 }, own);
 }
+
+export const startWork = (): void =>
+  void effect(() => {
+    if (identity.value !== undefined) untracked(() => void resumeWork());
+  });

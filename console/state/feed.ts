@@ -39,13 +39,13 @@ export const findNewest = (): number | undefined => after;
 /** Resolves when the feed has its cursor, or when changes cannot be followed. */
 export const untilFollowing = (): Promise<void> => beginning ?? Promise.resolve();
 
-const isVisible = signal(!document.hidden);
+const isVisible = signal(true);
+const look = (): void => void (isVisible.value = !document.hidden);
 
 /** Hidden tabs do not follow, because a browser opens only six connections to a host. They catch up when shown. */
 export function startFeed(): void {
-  document.addEventListener("visibilitychange", () => {
-    isVisible.value = !document.hidden;
-  });
+  look();
+  document.addEventListener("visibilitychange", look);
   effect(() => {
     if (token.value === undefined || !mayRead.value) after = beginning = undefined;
     else if (isVisible.value) {

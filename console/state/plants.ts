@@ -24,6 +24,7 @@ import { fill, plural, t } from "../text/text.ts";
 import { arrived, gaps, untilFollowing } from "./feed.ts";
 import { formatName } from "./format.ts";
 import { type ListSource, PlantList, type Position, shift, toSort } from "./plant-list.ts";
+import { personal } from "./person.ts";
 import { findPlace, isWhole, linkTo, openPlant, route } from "./route.ts";
 import { mayRead, token } from "./session.ts";
 import { announce, toast, toastDone, type Verb } from "./toasts.ts";
@@ -49,7 +50,7 @@ export async function readListPage(
 }
 
 /** The number of all plants. */
-export const total = signal<PlantCount | undefined>(undefined);
+export const total = personal<PlantCount | undefined>(undefined);
 
 /** Another token, another filter or missed changes start a new list. */
 const key = computed(() => `${token.value} ${gaps.value} ${linkTo(undefined)}`);

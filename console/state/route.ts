@@ -7,6 +7,7 @@ import { findPlainInt64 } from "../../src/domain/json.ts";
 import { sortNames } from "../../src/domain/page.ts";
 import { findTimeMs } from "../../src/domain/time.ts";
 import type { ListFilter } from "../api/plants.ts";
+import { whenLeft } from "./person.ts";
 import { keep, recall, trail } from "./storage.ts";
 
 export type Open = bigint | "new" | undefined;
@@ -38,12 +39,15 @@ export const everything: ListFilter = { ...pickFilter({}), order: "asc" };
 export const isWhole = (filter: ListFilter): boolean =>
   filterNames.every((name) => filter[name] === undefined);
 
-export const route = signal<Route>(parseRoute(location.hash));
+export const route = signal<Route>(parseRoute(""));
 
-addEventListener("hashchange", () => {
-  keep("sessionStorage", trail.filter, linkTo(undefined));
+export function startRoute(): void {
   route.value = parseRoute(location.hash);
-});
+  addEventListener("hashchange", () => {
+    keep("sessionStorage", trail.filter, linkTo(undefined));
+    route.value = parseRoute(location.hash);
+  });
+}
 
 function parseRoute(hash: string): Route {
   const [, path = "", query = ""] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash) ?? [];
@@ -108,6 +112,9 @@ export function follow(hash: string, isStep = true): void {
   else history.replaceState(null, "", hash);
   route.value = parseRoute(hash);
 }
+
+// Without the filter that another view would return to: the tab has forgotten it by now.
+whenLeft(() => follow(location.hash, false));
 
 /** Moving through the list by keyboard adds no history entries. */
 export const openPlant = (open: Open, isStep = true): void => follow(linkTo(open), isStep);

@@ -2,14 +2,15 @@
 
 import type { Fault } from "../../src/domain/errors.ts";
 import { type PlantLimits, sayFault } from "../../src/domain/faults.ts";
+import { readData } from "../api/page.ts";
 import { createWording, type ReasonTexts } from "../import/reasons.ts";
 import { errors, faults, t } from "../text/text.ts";
 
-const { limits: written } = document.documentElement.dataset;
-
-/** The service writes them into its page. Undefined in front of `npm run dev`: then the service alone knows them. */
-export const limits =
-  written === undefined ? undefined : (JSON.parse(written) as unknown as PlantLimits);
+/** Undefined in front of `npm run dev`: then the service alone knows them. */
+export function findLimits(): PlantLimits | undefined {
+  const written = readData("limits");
+  return written === "" ? undefined : (JSON.parse(written) as PlantLimits);
+}
 
 export const texts: ReasonTexts = {
   reasons: t.imports.reasons,

@@ -1,11 +1,12 @@
 /** Saves whose connection was lost: each is sent once more when it is back. */
 
-import { computed, effect, signal, untracked } from "@preact/signals";
+import { computed, effect, untracked } from "@preact/signals";
 import type { Plant } from "../../src/domain/plant.ts";
 import { etagOf } from "../api/etag.ts";
 import { explain, recoveries } from "../api/service.ts";
 import { fill, t } from "../text/text.ts";
 import { formatName } from "./format.ts";
+import { personal } from "./person.ts";
 import { openPlant } from "./route.ts";
 import { token } from "./session.ts";
 import { findDraft, listDrafts } from "./storage.ts";
@@ -18,7 +19,7 @@ interface LateSave {
 }
 
 /** By the id of the plant, or "new". Its draft is kept meanwhile. */
-export const waiting = signal<ReadonlyMap<bigint | "new", LateSave>>(new Map());
+export const waiting = personal<ReadonlyMap<bigint | "new", LateSave>>(new Map());
 
 /** A form in which nothing was typed is no edit. */
 export const edits = computed(() =>

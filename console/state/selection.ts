@@ -1,17 +1,16 @@
 /** The selected plants, and the question before a bulk action on them. */
 
-import { computed, signal } from "@preact/signals";
+import { computed } from "@preact/signals";
 import { filterNames, narrows } from "../../src/domain/filter.ts";
 import { call, explain } from "../api/service.ts";
 import { fill, join, t } from "../text/text.ts";
 import { isExcludedByUrl, patchOf, startAction, type Task, type Work } from "./action.ts";
-import { arrived, hasHistory } from "./feed.ts";
+import { Modal, ofPage, Question } from "./dialog.ts";
+import { hasHistory } from "./feed.ts";
 import { quote } from "./format.ts";
 import type { Selection } from "./plant-list.ts";
+import { personal } from "./person.ts";
 import { list } from "./plants.ts";
-import { OpenQuestion, Question } from "./question.ts";
-import { route } from "./route.ts";
-import { token } from "./session.ts";
 import { capture, keepUnchanged, readSubject, type Subject, toBulkFilter } from "./subject.ts";
 import { toast } from "./toasts.ts";
 
@@ -34,7 +33,7 @@ export function selectAll(isAll: boolean): void {
 }
 
 /** The next one that is selected is the end of a range: a finger has no Shift. */
-export const isRangeNext = signal(false);
+export const isRangeNext = personal(false);
 
 /** With `isShift`, also every plant between this one and the one selected before. */
 export function select(index: number, isShift: boolean): void {
@@ -77,11 +76,11 @@ class BulkQuestion extends Question<Subject, number> {
       look: (about, ended) => countPlants(task, about, ended),
       after: keepUnchanged,
       onFound: (count, isFirst) => {
-        if (count === 0) asked.end(this);
+        if (count === 0) asked.close(this);
         else if (isFirst && !isAsked(task, count)) startAsked(this);
       },
       onFailure: (error) => {
-        asked.end(this);
+        asked.close(this);
         toast(fill(t.plants.nothingDone, { why: explain(error) }));
       },
     });
@@ -94,20 +93,20 @@ class BulkQuestion extends Question<Subject, number> {
   }
 }
 
-/** What a question about selected plants depends on. */
-export const selectionPlace = () => [route.value, token.value, list.value, selection.value];
+/** What a dialog about selected plants depends on. */
+export const ofSelection = () => [...ofPage(), list.value, selection.value];
 
-export const asked = new OpenQuestion<BulkQuestion>(selectionPlace, arrived);
+export const asked = new Modal<BulkQuestion>(ofSelection);
 
 export const counting = computed((): Work | undefined =>
   asked.value === undefined || asked.value.found.value !== undefined
     ? undefined
-    : { text: t.shared.counting, stop: () => asked.end() },
+    : { text: t.shared.counting, stop: () => asked.close() },
 );
 
 export function askAboutSelected(task: Task): void {
   const question = new BulkQuestion(task);
-  asked.ask(question);
+  asked.open(question);
   void question.look();
 }
 
@@ -134,7 +133,7 @@ function countPlants(task: Task, about: Subject, ended: AbortSignal): Promise<nu
 export function startAsked(question: BulkQuestion): void {
   if (asked.value !== question) return;
   const { task, about, found } = question;
-  asked.end(question);
+  asked.close(question);
   startAction(task, about, found.value ?? 0);
 }
 

@@ -3,6 +3,7 @@
 import { computed, signal } from "@preact/signals";
 import type { TokenFacts } from "../../client/client.ts";
 import type { Scope } from "../../src/domain/token.ts";
+import { forgetPerson, personal } from "./person.ts";
 import { keep, keyOf, recall } from "./storage.ts";
 
 export type SignedOut = "never" | "left" | "elsewhere" | "expired" | "refused";
@@ -27,9 +28,9 @@ function findAdopted(): Session | undefined {
   return leaver === undefined || leaver === kept?.identity.name ? kept : undefined;
 }
 
-const session = signal(findOwn() ?? findAdopted());
+const session = signal<Session | undefined>(undefined);
 /** Why no token is in use. */
-export const signedOut = signal<SignedOut>(findLeaver() === undefined ? "never" : "elsewhere");
+export const signedOut = signal<SignedOut>("never");
 /** Counts sign-outs. */
 export const departures = signal(0);
 
@@ -64,12 +65,11 @@ export function switchSession(begun: Session, isKept: boolean): void {
 
 /** Nothing of this person stays in the tab. */
 function leave(): void {
-  // A link that was opened before must not sign the next user in.
-  offered.value = undefined;
   departures.value++;
   keep("sessionStorage", KEY, undefined);
   signedOut.value = "left";
   session.value = undefined;
+  forgetPerson();
 }
 
 /** An expired or revoked token stays on the device: each tab notices on its own, and keeps its drafts. */
@@ -84,31 +84,28 @@ export function endSession(why: SignedOut): void {
 }
 
 /** Another tab signed in or out for the device. A tab with its own token keeps it. */
-export function followDevice(hasEdits: () => boolean): void {
-  window.addEventListener("storage", ({ key }) => {
-    if ((key !== keyOf(KEY) && key !== null) || findOwn() !== undefined) return;
-    const kept = findKept();
-    const now = session.value;
-    const isLeft = now !== undefined && now.identity.name !== kept?.identity.name;
-    if (isLeft && !hasEdits()) leave();
-    // Somebody else uses the device. The person of this tab continues in it.
-    else if (isLeft && kept !== undefined) return keep("sessionStorage", KEY, now);
-    else if (isLeft) {
-      keep("sessionStorage", LEFT_BY, now.identity.name);
-      return endSession("elsewhere");
-    }
-    const adopted = findAdopted();
-    if (adopted === undefined) return;
-    keep("sessionStorage", LEFT_BY, undefined);
-    // The same person may have a new token.
-    session.value = adopted;
-  });
+function followDevice(hasEdits: () => boolean): void {
+  const kept = findKept();
+  const now = session.value;
+  const isLeft = now !== undefined && now.identity.name !== kept?.identity.name;
+  if (isLeft && !hasEdits()) leave();
+  // Somebody else uses the device. The person of this tab continues in it.
+  else if (isLeft && kept !== undefined) return keep("sessionStorage", KEY, now);
+  else if (isLeft) {
+    keep("sessionStorage", LEFT_BY, now.identity.name);
+    return endSession("elsewhere");
+  }
+  const adopted = findAdopted();
+  if (adopted === undefined) return;
+  keep("sessionStorage", LEFT_BY, undefined);
+  // The same person may have a new token.
+  session.value = adopted;
 }
 
 const LINK = /^#token=(.+)$/;
 
 /** A token from a link, such as the first start prints. No server sees the fragment, and it is removed at once. */
-export const offered = signal<string | undefined>(undefined);
+export const offered = personal<string | undefined>(undefined);
 
 function takeOffer(): void {
   const [, linked] = LINK.exec(location.hash) ?? [];
@@ -117,5 +114,12 @@ function takeOffer(): void {
   if (linked !== session.value?.token) offered.value = linked;
 }
 
-takeOffer();
-addEventListener("hashchange", takeOffer);
+export function startSession(hasEdits: () => boolean): void {
+  session.value = findOwn() ?? findAdopted();
+  signedOut.value = findLeaver() === undefined ? "never" : "elsewhere";
+  takeOffer();
+  addEventListener("hashchange", takeOffer);
+  window.addEventListener("storage", ({ key }) => {
+    if ((key === keyOf(KEY) || key === null) && findOwn() === undefined) followDevice(hasEdits);
+  });
+}

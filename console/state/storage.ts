@@ -1,12 +1,14 @@
 /** Browser storage: of this tab, such as drafts and scroll positions, or of the device, such as its settings. */
 
 import { signal } from "@preact/signals";
+import { urlOf } from "../api/page.ts";
+import { personal, whenLeft } from "./person.ts";
 
 type Area = "sessionStorage" | "localStorage";
 
 /** All services of a host share one storage, so the key has the path. */
-const SUFFIX = ` ${new URL(".", document.baseURI).pathname}`;
-export const keyOf = (name: string): string => `plantstore.${name}${SUFFIX}`;
+const endOfKeys = (): string => ` ${new URL(urlOf()).pathname}`;
+export const keyOf = (name: string): string => `plantstore.${name}${endOfKeys()}`;
 
 /** As of version 1.0, without a path. */
 const OLD_KEY = /^plantstore\.([^ ]+)$/;
@@ -46,12 +48,10 @@ function moveOld(): void {
   }
 }
 
-moveOld();
-
 const SHORTCUTS = "shortcuts";
 
 /** Single-key shortcuts get in the way of speech input, so they can be turned off (WCAG 2.1.4). */
-export const hasShortcuts = signal(recall("localStorage", SHORTCUTS) !== "off");
+export const hasShortcuts = signal(true);
 
 export function setShortcuts(isOn: boolean): void {
   hasShortcuts.value = isOn;
@@ -64,7 +64,7 @@ type Theme = (typeof themes)[number];
 const THEME = "theme";
 
 /** Undefined is that of the system. */
-export const theme = signal(themes.find((each) => each === recall("localStorage", THEME)));
+export const theme = signal<Theme | undefined>(undefined);
 
 export function setTheme(next: Theme | undefined): void {
   theme.value = next;
@@ -85,7 +85,7 @@ type Drafts = Readonly<Record<string, Draft | undefined>>;
 const DRAFTS = "drafts";
 
 /** By the id of the plant, or "new". Drafts survive a reload and the expiry of the token. */
-const drafts = signal((recall("sessionStorage", DRAFTS) ?? {}) as Drafts);
+const drafts = personal<Drafts>({});
 
 export const findDraft = (of: bigint | "new"): Draft | undefined => drafts.value[String(of)];
 
@@ -115,12 +115,19 @@ export const trail = {
   job: "job",
 } as const;
 
-export function forgetTrail(): void {
-  drafts.value = {};
+/** The tab forgets all that it kept of the person. */
+whenLeft(() => {
   try {
     for (const key of Object.keys(sessionStorage))
-      if (key.endsWith(SUFFIX)) sessionStorage.removeItem(key);
+      if (key.endsWith(endOfKeys())) sessionStorage.removeItem(key);
   } catch {
     // The browser forbids storage, so there is nothing to clear.
   }
+});
+
+export function startStorage(): void {
+  moveOld();
+  hasShortcuts.value = recall("localStorage", SHORTCUTS) !== "off";
+  theme.value = themes.find((each) => each === recall("localStorage", THEME));
+  drafts.value = (recall("sessionStorage", DRAFTS) ?? {}) as Drafts;
 }

@@ -1,9 +1,10 @@
 /** Short messages, some with an action such as undo. Screen readers announce all of them. */
 
-import { effect, signal } from "@preact/signals";
+import { effect } from "@preact/signals";
 import type { Plant } from "../../src/domain/plant.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { formatName } from "./format.ts";
+import { personal } from "./person.ts";
 import { findDraft, hasShortcuts } from "./storage.ts";
 
 export interface Toast {
@@ -33,8 +34,8 @@ export interface Action {
   readonly draft?: bigint | "new" | undefined;
 }
 
-export const toasts = signal<readonly Toast[]>([]);
-export const announcement = signal("");
+export const toasts = personal<readonly Toast[]>([]);
+export const announcement = personal("");
 
 const TOASTS_MAX = 3;
 let count = 0;
@@ -45,9 +46,10 @@ export const toast = (text: string, action?: Action, also?: Action): void =>
 const isTrue = ({ action }: Toast): boolean =>
   action?.draft === undefined || findDraft(action.draft) !== undefined;
 
-effect(() => {
-  if (!toasts.value.every(isTrue)) toasts.value = toasts.value.filter(isTrue);
-});
+export const startToasts = (): void =>
+  void effect(() => {
+    if (!toasts.value.every(isTrue)) toasts.value = toasts.value.filter(isTrue);
+  });
 
 /** While the toast is shown, the next plant is counted in it: "Added 5 plants." One undo is for all. */
 export function toastDone(verb: Verb, plant: Plant, undo: (isOnly: boolean) => unknown): void {

@@ -1,15 +1,16 @@
 /** The change that the user wants to undo. A dialog shows what that would do. */
 
-import { effect, signal, untracked } from "@preact/signals";
+import { effect, untracked } from "@preact/signals";
 import type { RevertPreview, RevertRange } from "../../client/client.ts";
 import { nameOfBatch } from "../../src/domain/change.ts";
 import { call, isReason } from "../api/service.ts";
 import { fill, plural, t } from "../text/text.ts";
+import { Modal, Question } from "./dialog.ts";
 import { arrived, hasHistory } from "./feed.ts";
 import { formatTime, quote } from "./format.ts";
-import { OpenQuestion, Question } from "./question.ts";
-import { type ChangeFilter, follow, linkToChanges, route } from "./route.ts";
-import { identity, token } from "./session.ts";
+import { personal } from "./person.ts";
+import { type ChangeFilter, follow, linkToChanges } from "./route.ts";
+import { identity } from "./session.ts";
 import { type Action, toast } from "./toasts.ts";
 
 interface Undo {
@@ -32,15 +33,12 @@ async function preview({ range }: Undo, ended: AbortSignal): Promise<RevertPrevi
   }
 }
 
-export const undo = new OpenQuestion<Question<Undo, RevertPreview | "large">>(
-  () => [route.value, token.value],
-  arrived,
-);
+export const undo = new Modal<Question<Undo, RevertPreview | "large">>();
 
 export function askRevert(about: Undo): void {
   // The range does not say which plants it concerns, so any change may.
   const question = new Question(about, { look: preview, after: () => about });
-  undo.ask(question);
+  undo.open(question);
   void question.look();
 }
 
@@ -50,7 +48,7 @@ const UNDO = "Undo: ";
 export const nameUndo = (batch: string): string => (UNDO + batch).slice(0, 100).toWellFormed();
 
 /** The batches of undos that this page has heard of, which the filter of a list may hide. */
-export const undos = signal<ReadonlySet<string>>(new Set());
+export const undos = personal<ReadonlySet<string>>(new Set());
 
 /** An undo that was undone itself does not count. */
 export const isUndone = (batch: string, listed?: ReadonlySet<string | undefined>): boolean => {

@@ -1,6 +1,6 @@
 /**
- * The texts of the console in the user's language. English is the source and part of the first view; another language
- * is loaded before any module that uses `t` runs, so `t` is a constant, and module constants may use it.
+ * The texts of the console in the user's language. English is the source and part of the first view; a page loads
+ * another language before it imports the modules that use `t`, so that their constants may use it.
  */
 
 import type { ComponentChildren } from "preact";
@@ -36,29 +36,36 @@ function chooseLanguage(): Language {
   return wanted.map((tag) => offered.find((each) => isOf(tag, each))).find(Boolean) ?? "en";
 }
 
-async function load(): Promise<readonly [Language, Texts & Partial<Foreign>]> {
-  const wanted = chooseLanguage();
-  if (wanted === "en") return [wanted, en];
-  try {
-    return [wanted, await others[wanted]()];
-  } catch {
-    // Without its script the page is still of use, in English.
-    return ["en", en];
-  }
-}
-
-const [chosen, loaded] = await load();
-
-export const language: Language = chosen;
-
 /** The type is that of English, so that the compiler knows the placeholders. */
-export const t: Texts = loaded;
+export let t: Texts = en;
 
 /** What the errors of the API mean, and the faults of plants and files. In English, `src/` says it. */
-export const { errors, faults } = loaded;
+export let { errors, faults }: Partial<Foreign> = {};
+
+export let language: Language = "en";
 
 /** For Intl: with the region of the browser, such as en-GB, if it is of the same language. */
-export const locale: string = navigator.languages.find((tag) => isOf(tag, language)) ?? language;
+export let locale = "en";
+
+const createIntl = () => ({
+  counts: new Intl.NumberFormat(locale),
+  and: new Intl.ListFormat(locale, { type: "conjunction" }),
+  rules: new Intl.PluralRules(locale),
+});
+
+let intl = createIntl();
+
+export async function loadTexts(): Promise<void> {
+  const wanted = chooseLanguage();
+  try {
+    if (wanted !== "en") ({ errors, faults } = t = await others[wanted]());
+    language = wanted;
+  } catch {
+    // Without its script the page is still of use, in English.
+  }
+  locale = navigator.languages.find((tag) => isOf(tag, language)) ?? language;
+  intl = createIntl();
+}
 
 /** Reloads the page. Drafts are kept. */
 export function setLanguage(next: Language): void {
@@ -75,13 +82,11 @@ type Values<Name extends string, Value> = Readonly<Record<Name, Value>>;
 
 const PLACEHOLDER = /\{(\w+)\}/;
 
-const counts = new Intl.NumberFormat(locale);
-
 /** At odd places are the values. */
 const weave = <Value>(text: string, values: Readonly<Record<string, Value>>): (Value | string)[] =>
   text.split(PLACEHOLDER).map((piece, at) => {
     const value = at % 2 === 0 ? piece : (values[piece] as Value);
-    return typeof value === "number" ? counts.format(value) : value;
+    return typeof value === "number" ? intl.counts.format(value) : value;
   });
 
 /** Numbers are formatted as counts. Ids are not counts: pass them as text. */
@@ -100,12 +105,8 @@ type Plural = PluralForms & { readonly one: string };
 
 type OtherNames<Forms extends Plural> = Exclude<Names<Forms["one" | "other"]>, "count">;
 
-const and = new Intl.ListFormat(locale, { type: "conjunction" });
-
 /** "this and that". */
-export const join = (parts: readonly string[]): string => and.format(parts);
-
-const rules = new Intl.PluralRules(locale);
+export const join = (parts: readonly string[]): string => intl.and.format(parts);
 
 /** For the journal, the same for everyone. */
 export const pluralInEnglish: typeof plural = (forms, count, ...[values]) =>
@@ -119,6 +120,6 @@ export function plural<Forms extends Plural>(
   count: number,
   ...[values]: OtherNames<Forms> extends never ? [] : [Values<OtherNames<Forms>, string | number>]
 ): string {
-  const { [rules.select(count)]: form = forms.other }: Plural = forms;
+  const { [intl.rules.select(count)]: form = forms.other }: Plural = forms;
   return fill(form, { count, ...(values as object) } as never);
 }

@@ -1,6 +1,6 @@
 /** The form for a new plant. It warns if the id is taken, and asks before it adds a doubtful name. */
 
-import { type ReadonlySignal, signal, useSignal } from "@preact/signals";
+import { type ReadonlySignal, useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect } from "preact/hooks";
 import { createFault, findFaults } from "../../src/domain/faults.ts";
@@ -9,9 +9,10 @@ import { isRounded, type Plant } from "../../src/domain/plant.ts";
 import { findFreeId, findNamesake, findTaken, Taken } from "../api/plants.ts";
 import { isStatus } from "../api/service.ts";
 import { clipName, formatName, quote } from "../state/format.ts";
+import { personal } from "../state/person.ts";
 import { addWithUndo, list } from "../state/plants.ts";
 import { linkTo, openPlant } from "../state/route.ts";
-import { explainFault, limits } from "../state/rules.ts";
+import { explainFault, findLimits } from "../state/rules.ts";
 import { saveLater, waiting } from "../state/saving.ts";
 import { mayRead, token } from "../state/session.ts";
 import { type Draft, findDraft, keep, keepDraft, recall, trail } from "../state/storage.ts";
@@ -39,7 +40,7 @@ interface Added {
 }
 
 /** A code that no plant has, scanned while another new plant has its name already. */
-const scanned = signal<string | undefined>(undefined);
+const scanned = personal<string | undefined>(undefined);
 
 /** The scanned code is the id of the new plant. A plant that has a name keeps its own id, unless the user says so. */
 export function takeNewId(code: string): void {
@@ -143,7 +144,7 @@ export function AddPanel(): JSX.Element {
   const isJudged = useSignal(false);
   const { isBusy, trouble, run } = useTask();
   const exactId = isRounded(id) ? undefined : findInt64(id.trim());
-  const faults = findFaults(exactId, name, tag, limits) ?? {};
+  const faults = findFaults(exactId, name, tag, findLimits()) ?? {};
   const takenBy = useLookUp(exactId, (stopped) => findTaken(exactId ?? 0n, stopped));
   const namesake = useLookUp(name || undefined, (stopped) => findNamesake(name, stopped));
   useReminder(isBusy);

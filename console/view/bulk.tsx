@@ -62,7 +62,7 @@ export function AskedDialog(): JSX.Element | null {
           return undefined;
         },
       }}
-      onClose={() => asked.end(question)}
+      onClose={() => asked.close(question)}
     />
   );
 }

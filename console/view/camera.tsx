@@ -4,22 +4,21 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type * as decoding from "../camera.ts";
-import { baseUrl, Explained, explain } from "../api/service.ts";
-import { OpenQuestion } from "../state/question.ts";
-import { route } from "../state/route.ts";
+import { loadScript } from "../api/page.ts";
+import { Explained, explain } from "../api/service.ts";
+import { Modal } from "../state/dialog.ts";
 import { isScan } from "../state/scan.ts";
-import { token } from "../state/session.ts";
 import { fill, t } from "../text/text.ts";
 import { Button, Notice } from "./controls.tsx";
 import { Dialog } from "./manage.tsx";
 import { openCode } from "./scanner.ts";
 
-const camera = new OpenQuestion<object>(() => [route.value, token.value]);
+const camera = new Modal<object>();
 
 /** Null without a camera, or where the browser hides it. */
 export function CameraButton(): JSX.Element | null {
   if (!isSecureContext || !("mediaDevices" in navigator)) return null;
-  return <Button kind="plain" icon="camera" label={t.tools.scan} onClick={() => camera.ask({})} />;
+  return <Button kind="plain" icon="camera" label={t.tools.scan} onClick={() => camera.open({})} />;
 }
 
 /** The text of a code in the video; undefined if there is none. */
@@ -48,8 +47,7 @@ async function openDetector(): Promise<Decode | undefined> {
 const PIXELS_WIDE_MAX = 800;
 
 async function openLibrary(): Promise<Decode> {
-  const path = document.documentElement.dataset["camera"] ?? "";
-  const script = (await import(new URL(path, baseUrl).href)) as typeof decoding;
+  const script = await loadScript<typeof decoding>("camera");
   const canvas = document.createElement("canvas");
   const context = canvas.getContext("2d", { willReadFrequently: true });
   return async (video) => {
@@ -108,7 +106,7 @@ export function CameraDialog(): JSX.Element | null {
   return camera.value === undefined ? null : <Viewfinder />;
 }
 
-const close = (): void => camera.end();
+const close = (): void => camera.close();
 
 function Viewfinder(): JSX.Element {
   const video = useRef<HTMLVideoElement>(null);

@@ -3,7 +3,8 @@
 import type { JSX } from "preact";
 import { formatNdjson, type Plant } from "../../src/domain/plant.ts";
 import { CSV_HEAD, formatCsv } from "../../src/format/csv.ts";
-import { baseUrl, call, explain, isAbort } from "../api/service.ts";
+import { loadScript } from "../api/page.ts";
+import { call, explain, isAbort } from "../api/service.ts";
 import { formatBytes } from "../state/format.ts";
 import { work } from "../state/action.ts";
 import { isWhole, route } from "../state/route.ts";
@@ -26,10 +27,7 @@ const writeTexts = (format: (plants: readonly Plant[]) => string, head: string) 
   };
 
 /** Most visits export no workbook, so its script is loaded on demand. */
-export async function loadWorkbookScript(): Promise<typeof workbook> {
-  const path = document.documentElement.dataset["workbook"] ?? "";
-  return (await import(new URL(path, baseUrl).href)) as typeof workbook;
-}
+export const loadWorkbookScript = (): Promise<typeof workbook> => loadScript("workbook");
 
 async function* writeWorkbook(blocks: Blocks): Pieces {
   yield* (await loadWorkbookScript()).writeWorkbook(blocks, {

@@ -9,7 +9,7 @@ import { Taken } from "../api/plants.ts";
 import { call, explain } from "../api/service.ts";
 import { formatName, formatTotal } from "../state/format.ts";
 import { linkTo } from "../state/route.ts";
-import { explainFault, limits } from "../state/rules.ts";
+import { explainFault, findLimits } from "../state/rules.ts";
 import { mayRead } from "../state/session.ts";
 import { fill, t } from "../text/text.ts";
 import { type ControlProps, Field, type FieldProps, Notice } from "./controls.tsx";
@@ -97,7 +97,7 @@ export function judgeText(
   text: string | undefined,
 ): Pick<FieldProps, "fault" | "note"> {
   if (text === undefined) return {};
-  const fault = findFault(field, text, limits);
+  const fault = findFault(field, text, findLimits());
   return {
     fault: fault && explainFault(fault),
     note: text.trim() === text ? undefined : t.plants.spaces,

@@ -1,6 +1,6 @@
 /** Prints the selected plants as labels. The search finds the code of a label when it is scanned. */
 
-import { signal, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { pickFilter } from "../../src/domain/filter.ts";
 import type { PlantCount } from "../../src/domain/page.ts";
@@ -8,8 +8,9 @@ import type { Plant } from "../../src/domain/plant.ts";
 import { call, explain, Explained } from "../api/service.ts";
 import type * as drawing from "../labels.ts";
 import { formatTotal } from "../state/format.ts";
-import { OpenQuestion } from "../state/question.ts";
-import { selectionPlace } from "../state/selection.ts";
+import { Modal } from "../state/dialog.ts";
+import { personal } from "../state/person.ts";
+import { ofSelection } from "../state/selection.ts";
 import { keep, recall } from "../state/storage.ts";
 import { readSubject, type Subject } from "../state/subject.ts";
 import { fill, plural, t } from "../text/text.ts";
@@ -110,9 +111,9 @@ interface Job {
 }
 
 /** What the printer gets. */
-const job = signal<Job | undefined>(undefined);
+const job = personal<Job | undefined>(undefined);
 /** What is printed, while the dialog is open. */
-export const labelled = new OpenQuestion<Subject>(selectionPlace);
+export const labelled = new Modal<Subject>(ofSelection);
 
 const LABELS_MAX = 1_000;
 const KEY = "labels";
@@ -157,7 +158,7 @@ export function LabelsDialog(): JSX.Element | null {
       globalThis.print();
     });
   return (
-    <Dialog title={t.tools.printLabels} onClose={() => labelled.end()}>
+    <Dialog title={t.tools.printLabels} onClose={() => labelled.close()}>
       <Form onSubmit={() => isRight && void print()}>
         <Choice
           id="label-sheet"

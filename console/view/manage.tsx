@@ -1,13 +1,13 @@
 /** What the tokens and webhooks pages share: the list, a secret that is shown once, dialogs with forms. */
 
-import { signal, useSignal } from "@preact/signals";
+import { computed, useSignal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import type * as drawing from "../labels.ts";
-import { baseUrl, explain } from "../api/service.ts";
-import { OpenQuestion } from "../state/question.ts";
-import { route } from "../state/route.ts";
-import { token } from "../state/session.ts";
+import { loadScript } from "../api/page.ts";
+import { explain } from "../api/service.ts";
+import { Modal } from "../state/dialog.ts";
+import { identity } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
 import { fill, t } from "../text/text.ts";
 import { Blank, Button, Check, Form, Notice, Table, type TableRow } from "./controls.tsx";
@@ -25,7 +25,7 @@ interface Question {
   readonly run: (form: FormData) => Promise<string | undefined>;
 }
 
-const managed = new OpenQuestion<Question>(() => [route.value, token.value]);
+const managed = new Modal<Question>();
 
 /** The list, and the open dialog. */
 export function useManager<Item>(read: () => Promise<readonly Item[]>) {
@@ -53,7 +53,7 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
   const { items, failure, reload, question } = props.manager;
   const shown = question.value;
   const create = (
-    <Button kind="main" onClick={() => question.ask(creation)}>
+    <Button kind="main" onClick={() => question.open(creation)}>
       {creation.title}
     </Button>
   );
@@ -87,7 +87,7 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
           question={shown}
           onDone={reload}
           // A slow answer must not close the dialog that was opened next.
-          onClose={() => question.end(shown)}
+          onClose={() => question.close(shown)}
         />
       )}
     </div>
@@ -95,13 +95,11 @@ export function ManagePage(props: ManagePageProps): JSX.Element {
 }
 
 /** Codes are drawn by a script of their own. */
-export async function loadDrawing(): Promise<typeof drawing> {
-  const path = document.documentElement.dataset["labels"] ?? "";
-  return (await import(new URL(path, baseUrl).href)) as typeof drawing;
-}
+export const loadDrawing = (): Promise<typeof drawing> => loadScript("labels");
 
 /** A secret that the service does not show again. It stays until the user is done with it. */
-export const shownOnce = signal<SecretProps | undefined>(undefined);
+export const shownOnce = new Modal<SecretProps>(() => hasPerson.value);
+const hasPerson = computed(() => identity.value !== undefined);
 
 export const ShownOnce = (): JSX.Element | null =>
   shownOnce.value === undefined ? null : <Secret {...shownOnce.value} />;
@@ -154,7 +152,7 @@ function Secret({ title, secret, access }: SecretProps): JSX.Element {
           </section>
         )}
         <div class="form-actions">
-          <Button onClick={() => (shownOnce.value = undefined)}>{t.operators.manage.done}</Button>
+          <Button onClick={() => shownOnce.close()}>{t.operators.manage.done}</Button>
           <span role="status">{isCopied.value && t.operators.manage.copied}</span>
         </div>
       </div>

@@ -26,7 +26,7 @@ import {
   toastChanged,
 } from "../state/plants.ts";
 import { openPlant, refine, route } from "../state/route.ts";
-import { limits } from "../state/rules.ts";
+import { findLimits } from "../state/rules.ts";
 import { saveLater, waiting } from "../state/saving.ts";
 import { mayWrite, token } from "../state/session.ts";
 import { type Draft, findDraft, keepDraft } from "../state/storage.ts";
@@ -234,7 +234,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       : findDoubt(String(id), draft.name);
   const submit = (edited: Draft, isSure: boolean): void => {
     if (!isTouched) return discard();
-    if (findFaults(id, edited.name, edited.tag, limits) !== undefined) return undefined;
+    if (findFaults(id, edited.name, edited.tag, findLimits()) !== undefined) return undefined;
     askedName.value = doubt === undefined || isSure ? undefined : edited.name;
     // Typing replaces the name. Enter does not answer.
     if (askedName.value !== undefined) return selectField(document.querySelector("#edit-name"));
@@ -278,7 +278,7 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
           )}
           <Button
             icon="print"
-            onClick={() => labelled.ask({ plants: [withoutTime(versioned.plant)] })}
+            onClick={() => labelled.open({ plants: [withoutTime(versioned.plant)] })}
           >
             {t.plants.label}
           </Button>

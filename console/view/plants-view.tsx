@@ -255,7 +255,7 @@ function SelectionBar(): JSX.Element | null {
           onClick={() => (isRangeNext.value = !isRangeNext.value)}
         />
       )}
-      <Button icon="print" onClick={() => labelled.ask(captureSelected())}>
+      <Button icon="print" onClick={() => labelled.open(captureSelected())}>
         {t.plants.labels}
       </Button>
       <ExportMenu />

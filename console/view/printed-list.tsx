@@ -1,10 +1,10 @@
 /** Prints the list, in its order: rows only, with the heading on each sheet. */
 
-import { signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { explain, isAbort } from "../api/service.ts";
 import type { ListFilter, TimedPlant } from "../api/plants.ts";
 import { describeFilter, formatTime, formatTotal } from "../state/format.ts";
+import { personal } from "../state/person.ts";
 import { list, readListPage } from "../state/plants.ts";
 import { work } from "../state/action.ts";
 import { picked, selection } from "../state/selection.ts";
@@ -22,9 +22,7 @@ interface Job {
 }
 
 /** What the printer gets. */
-const job = signal<Job | undefined>(undefined);
-
-addEventListener("afterprint", () => (job.value = undefined));
+const job = personal<Job | undefined>(undefined);
 
 /** The listed plants, or the selected ones. One more than the limit tells that there are more. */
 async function readPlants(filter: ListFilter, stopped: AbortSignal): Promise<TimedPlant[]> {
@@ -54,6 +52,7 @@ export async function printList(filter: ListFilter): Promise<void> {
     job.value = { plants: plants.slice(0, PRINTED_MAX), title: describe(filter, plants.length) };
     // The rows are rendered by then.
     await new Promise(requestAnimationFrame);
+    addEventListener("afterprint", () => (job.value = undefined), { once: true });
     globalThis.print();
   } catch (error) {
     if (token.value === undefined) return;

@@ -6,9 +6,9 @@ import { isLost, recoveries } from "../api/service.ts";
 import { current, isImporting } from "../import/state.ts";
 import { elsewhere } from "../import/status.ts";
 import { UndoDialog } from "../import/undo.tsx";
+import { Modal, ofPage } from "../state/dialog.ts";
 import { describeAccess, formatCount, formatTime } from "../state/format.ts";
 import { linkTo, openPlant, route } from "../state/route.ts";
-import { OpenQuestion } from "../state/question.ts";
 import { unsaved, waiting } from "../state/saving.ts";
 import {
   endSession,
@@ -19,7 +19,6 @@ import {
   mayRead,
   mayWrite,
   offered,
-  token,
 } from "../state/session.ts";
 import { act, announcement, dismiss, type Toast, toasts } from "../state/toasts.ts";
 import { fill, plural, t } from "../text/text.ts";
@@ -31,10 +30,10 @@ import { later } from "./later.tsx";
 import { labelled, LabelsDialog, PrintedLabels } from "./labels.tsx";
 import { PrintedList } from "./printed-list.tsx";
 import { PlantsView } from "./plants-view.tsx";
-import { isShortcutsOpen, Shortcuts } from "./shortcuts.tsx";
+import { shortcutList, Shortcuts } from "./shortcuts.tsx";
 import { QuestionDialog, ShownOnce } from "./manage.tsx";
 import { Offer, SignIn } from "./sign-in.tsx";
-import { isUnsavedOpen, UnsavedDialog } from "./unsaved.tsx";
+import { unsavedList, UnsavedDialog } from "./unsaved.tsx";
 
 export function Shell(): JSX.Element {
   if (offered.value !== undefined) return <Offer key={offered.value} token={offered.value} />;
@@ -257,13 +256,13 @@ function Account(): JSX.Element {
         ]}
       />
       {unsaved.value > 0 && (
-        <button onClick={() => (isUnsavedOpen.value = true)}>
+        <button onClick={() => unsavedList.open({})}>
           {t.shell.unsaved} <span class="faint">{formatCount(unsaved.value)}</span>
         </button>
       )}
       <LanguageChoice />
       <ThemeChoice />
-      <button aria-keyshortcuts="?" onClick={() => (isShortcutsOpen.value = true)}>
+      <button aria-keyshortcuts="?" onClick={() => shortcutList.open({})}>
         {t.shell.shortcuts}
       </button>
       {mayRead.value && isForAll.value && <a href="#/health">{t.shell.health}</a>}
@@ -274,15 +273,11 @@ function Account(): JSX.Element {
 }
 
 /** What signing out would lose. */
-const departure = new OpenQuestion<{ readonly edits: number }>(() => [
-  route.value,
-  token.value,
-  unsaved.value,
-]);
+const departure = new Modal<{ readonly edits: number }>(() => [...ofPage(), unsaved.value]);
 
 function signOut(): void {
   if (unsaved.value === 0) endSession("left");
-  else departure.ask({ edits: unsaved.value });
+  else departure.open({ edits: unsaved.value });
 }
 
 function DepartureDialog(): JSX.Element | null {
@@ -300,7 +295,7 @@ function DepartureDialog(): JSX.Element | null {
           return undefined;
         },
       }}
-      onClose={() => departure.end(asked)}
+      onClose={() => departure.close(asked)}
     />
   );
 }
@@ -331,7 +326,7 @@ function ToastNote({ each }: { readonly each: Toast }): JSX.Element {
           </Button>
         )}
         {done?.verb === "added" && (
-          <Button kind="plain" onClick={() => labelled.ask({ plants: done.plants })}>
+          <Button kind="plain" onClick={() => labelled.open({ plants: done.plants })}>
             {other === undefined ? t.plants.label : t.plants.labels}
           </Button>
         )}

@@ -1,7 +1,7 @@
 /** Keyboard shortcuts, and the dialog that lists them. */
 
-import { signal } from "@preact/signals";
 import type { JSX } from "preact";
+import { Modal } from "../state/dialog.ts";
 import { hasShortcuts, setShortcuts } from "../state/storage.ts";
 import { follow, linkTo, route } from "../state/route.ts";
 import { mayRead, token } from "../state/session.ts";
@@ -10,7 +10,8 @@ import { Check, Terms } from "./controls.tsx";
 import { selectField } from "./form.tsx";
 import { Dialog } from "./manage.tsx";
 
-export const isShortcutsOpen = signal(false);
+export const shortcutList = new Modal<object>();
+
 /** Into a text field. */
 export const isTyping = (target: EventTarget | null): boolean =>
   target instanceof HTMLElement &&
@@ -112,9 +113,9 @@ const shortcuts: readonly (readonly [keys: string, does: string])[] = [
 ];
 
 export function Shortcuts(): JSX.Element | null {
-  if (!isShortcutsOpen.value) return null;
+  if (shortcutList.value === undefined) return null;
   return (
-    <Dialog title={t.shell.shortcuts} onClose={() => (isShortcutsOpen.value = false)}>
+    <Dialog title={t.shell.shortcuts} onClose={() => shortcutList.close()}>
       <Terms
         class="facts"
         of={shortcuts.map(([keys, does]) => [

@@ -4,7 +4,8 @@ import type { JSX } from "preact";
 import { findRate, UNLIMITED } from "../../src/domain/time.ts";
 import { joinList, plantScopes, splitList, type TokenSummary } from "../../src/domain/token.ts";
 import type { Client } from "../../client/client.ts";
-import { baseUrl, call, Explained } from "../api/service.ts";
+import { urlOf } from "../api/page.ts";
+import { call, Explained } from "../api/service.ts";
 import { describeAccess, describeScopes, formatTime, quote } from "../state/format.ts";
 import { identity } from "../state/session.ts";
 import { fill, rich, t } from "../text/text.ts";
@@ -54,11 +55,11 @@ async function create(form: FormData): Promise<undefined> {
     rate: readText(form, "token-rate"),
   };
   const made = await call((client) => client.createToken(wanted));
-  shownOnce.value = {
+  shownOnce.open({
     title: t.operators.tokens.created,
     secret: made.token,
-    access: { link: `${baseUrl}#token=${made.token}`, who: name, may: describeAccess(made) },
-  };
+    access: { link: `${urlOf()}#token=${made.token}`, who: name, may: describeAccess(made) },
+  });
 }
 
 const showTag = (tag: string): JSX.Element => <Tag key={tag} tag={tag} />;
@@ -107,7 +108,7 @@ export function TokensView(): JSX.Element {
   };
   const revoke = (token: TokenSummary): void => {
     const name = quote(token.name);
-    manager.question.ask({
+    manager.question.open({
       title: fill(t.operators.tokens.revokeTitle, { name }),
       label: t.operators.tokens.revoke,
       kind: "danger",

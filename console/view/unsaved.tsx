@@ -1,10 +1,11 @@
 /** All edits that are not saved: to open, save or discard, one by one or together. */
 
-import { signal, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { findInt64 } from "../../src/domain/json.ts";
 import { Changed, findFreeId, findPlant, readConflict } from "../api/plants.ts";
 import { explain } from "../api/service.ts";
+import { Modal } from "../state/dialog.ts";
 import { clipName, formatName, quote } from "../state/format.ts";
 import { addWithUndo } from "../state/plants.ts";
 import { openPlant } from "../state/route.ts";
@@ -16,7 +17,7 @@ import { useTask } from "./form.tsx";
 import { Dialog } from "./manage.tsx";
 import { saveEdit } from "./plant-panel.tsx";
 
-export const isUnsavedOpen = signal(false);
+export const unsavedList = new Modal<object>();
 
 type Of = bigint | "new";
 
@@ -44,10 +45,10 @@ export function UnsavedDialog(): JSX.Element | null {
   /** Why some were not saved. */
   const faults = useSignal<ReadonlyMap<string, string>>(new Map());
   const { isBusy, run } = useTask();
-  if (!isUnsavedOpen.value) return null;
+  if (unsavedList.value === undefined) return null;
   const close = (): void => {
     faults.value = new Map();
-    isUnsavedOpen.value = false;
+    unsavedList.close();
   };
   const saveAll = (): Promise<void> =>
     run(async () => {

@@ -52,7 +52,7 @@ async function add(form: FormData): Promise<undefined> {
     if (!isPrivate) throw error;
     throw new Explained(t.operators.webhooks.privateFault);
   });
-  shownOnce.value = { title: t.operators.webhooks.created, secret: added.secret };
+  shownOnce.open({ title: t.operators.webhooks.created, secret: added.secret });
 }
 
 export function WebhooksView(): JSX.Element {
@@ -152,7 +152,7 @@ function Actions({ of: webhook, manager }: ActionsProps): JSX.Element {
       : fill(t.operators.webhooks.skipped, { number: String(skipped) });
   };
   const replay = (): void => {
-    manager.question.ask({
+    manager.question.open({
       title: fill(t.operators.webhooks.replayTitle, { name: quoted }),
       label: t.operators.webhooks.replayLabel,
       run: async (form) => {
@@ -172,19 +172,19 @@ function Actions({ of: webhook, manager }: ActionsProps): JSX.Element {
     });
   };
   const rotate = (): void => {
-    manager.question.ask({
+    manager.question.open({
       title: fill(t.operators.webhooks.rotateTitle, { name: quoted }),
       label: t.operators.webhooks.rotateLabel,
       run: async () => {
         const { secret } = await call((client) => client.rotateWebhook(name));
-        shownOnce.value = { title: t.operators.webhooks.rotated, secret };
+        shownOnce.open({ title: t.operators.webhooks.rotated, secret });
         return undefined;
       },
       content: <p>{t.operators.webhooks.rotateHint}</p>,
     });
   };
   const remove = (): void => {
-    manager.question.ask({
+    manager.question.open({
       title: fill(t.operators.webhooks.deleteTitle, { name: quoted }),
       label: t.shared.delete,
       kind: "danger",

@@ -1,24 +1,28 @@
 /** Bulk actions and undos as jobs of a real service, without a page. */
 
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { isUnsent, startAction, work } from "../../console/state/action.ts";
+import { list } from "../../console/state/plants.ts";
+import { follow } from "../../console/state/route.ts";
+import {
+  asked,
+  askAboutSelected,
+  select,
+  selectAll,
+  startAsked,
+} from "../../console/state/selection.ts";
+import { beginSession, endSession } from "../../console/state/session.ts";
+import { keep, recall } from "../../console/state/storage.ts";
+import { toasts } from "../../console/state/toasts.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import { until } from "../support/until.ts";
-import { openPage } from "./page.ts";
+import { startPage } from "./page.ts";
 import { startShared, TEST_TOKEN } from "./service.ts";
 
 const service = await startShared();
-openPage(`${service.url}/`);
-const { dropWork, isUnsent, resumeWork, startAction, work } =
-  await import("../../console/state/action.ts");
-const { beginSession, endSession } = await import("../../console/state/session.ts");
-const { list } = await import("../../console/state/plants.ts");
-const { follow } = await import("../../console/state/route.ts");
-const { askAboutSelected, asked, select, selectAll, startAsked } =
-  await import("../../console/state/selection.ts");
-const { keep, recall } = await import("../../console/state/storage.ts");
-const { toasts } = await import("../../console/state/toasts.ts");
+startPage(`${service.url}/`);
 
-const identity = { name: "Anna", scopes: ["plants:read", "plants:write"] };
+const identity = { scopes: ["plants:read", "plants:write"] };
 const plantOf = (id: number, end = "") => ({
   id: BigInt(id),
   name: `Rose ${id}${end}`,
@@ -61,11 +65,11 @@ function holdWrites(): { readonly begun: Promise<void>; readonly release: () => 
   return { begun: begun.promise, release };
 }
 
-beforeEach(() => {
-  toasts.value = [];
-  beginSession({ token: TEST_TOKEN, identity }, false);
-});
-afterEach(() => dropWork());
+const signIn = (name = "Anna"): void =>
+  beginSession({ token: TEST_TOKEN, identity: { ...identity, name } }, false);
+
+beforeEach(() => signIn());
+afterEach(() => endSession("left"));
 
 describe("an action on named plants", () => {
   test("leaves alone what others changed since it was asked about, says why, and keeps it selected", async () => {
@@ -150,15 +154,17 @@ describe("an action that runs", () => {
       changed: 0,
       plants: plants.map(({ id, name }) => [String(id), name, null]),
     };
-    keep("sessionStorage", "job", kept);
-    await resumeWork();
+    const reload = (): void => {
+      endSession("left");
+      keep("sessionStorage", "job", kept);
+      signIn();
+    };
+    reload();
     await untilSaid("Changed 3 plants.");
     expect(await findTag(Number(plants[0]?.id))).toBe("again");
     expect(recall("sessionStorage", "job")).toBeUndefined();
     // The last page did not hear of its end.
-    toasts.value = [];
-    keep("sessionStorage", "job", kept);
-    await resumeWork();
+    reload();
     await untilSaid("Changed 3 plants.");
   });
 
@@ -168,8 +174,7 @@ describe("an action that runs", () => {
     startAction({ kind: "delete" }, { plants }, 2);
     await held.begun;
     endSession("left");
-    dropWork();
-    beginSession({ token: TEST_TOKEN, identity: { ...identity, name: "Bernd" } }, false);
+    signIn("Bernd");
     held.release();
     await until("the service has finished", async () =>
       (await store.listJobs()).every(({ state }) => state === "ended"),

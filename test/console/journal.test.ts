@@ -10,7 +10,7 @@ import {
   isShown,
   type Line,
 } from "../../console/state/journal.ts";
-import { openPage } from "./page.ts";
+import { describeBatch, isImport, nameShown, nameUndo } from "../../console/state/undo.ts";
 
 const SECOND = 1_000_000;
 const start = Date.parse("2026-03-01T10:00:00Z");
@@ -96,10 +96,7 @@ describe("counts", () => {
   });
 });
 
-test("names in the journal are English, and are shown in the language of the page", async () => {
-  openPage("https://host.example/");
-  const { describeBatch, isImport, nameShown, nameUndo } =
-    await import("../../console/state/undo.ts");
+test("names in the journal are English, and are shown in the language of the page", () => {
   const time = " 2026-03-01T10:00:00.000Z";
   expect(describeBatch(`Delete 1,234 plants${time}`)).toBe("Delete 1,234 plants");
   // As a Swiss browser of an earlier version wrote it.

@@ -1,13 +1,13 @@
 /** What a page says of the import of another tab, without a page. */
 
 import { afterAll, expect, jest, test } from "bun:test";
-import { openPage } from "./page.ts";
+import { elsewhere } from "../../console/import/status.ts";
+import { keyOf } from "../../console/state/storage.ts";
+import { toasts } from "../../console/state/toasts.ts";
+import { startPage } from "./page.ts";
 
-openPage("https://status.example/");
+startPage("https://status.example/");
 jest.useFakeTimers();
-const { keyOf } = await import("../../console/state/storage.ts");
-const { toasts } = await import("../../console/state/toasts.ts");
-const { elsewhere } = await import("../../console/import/status.ts");
 
 const channel = new BroadcastChannel(keyOf("session"));
 afterAll(() => {

@@ -1,7 +1,15 @@
 /** What the browser keeps, for a service that shares its host with others. */
 
 import { expect, test } from "bun:test";
-import type * as storage from "../../console/state/storage.ts";
+import { forgetPerson } from "../../console/state/person.ts";
+import {
+  findDraft,
+  hasShortcuts,
+  keep,
+  keepDraft,
+  recall,
+  setShortcuts,
+} from "../../console/state/storage.ts";
 import { Area, openPage } from "./page.ts";
 
 const draft = { name: "Rosa", tag: undefined, etag: '"a"' };
@@ -14,11 +22,6 @@ openPage("https://host.example/plants/#/plants", {
   }),
   localStorage: new Area({ "plantstore.shortcuts": '"off"' }),
 });
-
-// A module of its own: tests of this process share modules, which have the page of their first import.
-const path = "../../console/state/storage.ts?own";
-const { findDraft, forgetTrail, hasShortcuts, keep, keepDraft, recall, setShortcuts } =
-  (await import(path)) as typeof storage;
 
 test("drafts and settings of version 1.0 are found, and then kept for this service", () => {
   expect(findDraft(7n)).toEqual(draft);
@@ -38,6 +41,7 @@ test("each key has the path of its service, and forgetting leaves others alone",
   keepDraft("new", draft);
   keep("sessionStorage", "place #/plants?q=a", "1");
   expect(recall("sessionStorage", "job")).toBeUndefined();
-  forgetTrail();
+  forgetPerson();
+  expect(findDraft("new")).toBeUndefined();
   expect(Object.keys(sessionStorage)).toEqual(["plantstore.job /other/", "unrelated"]);
 });

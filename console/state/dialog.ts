@@ -1,10 +1,14 @@
 /**
- * The question before an action. What it is about is captured when it is asked; neither the question nor its answer
- * reads the page again. It ends when the page shows something else, or when it is answered.
+ * What is open above the page: one dialog. A question before an action captures what it is about when it is asked;
+ * neither the question nor its answer reads the page again. It ends when the page shows something else, or when it is
+ * answered.
  */
 
-import { batch, effect, type ReadonlySignal, signal, untracked } from "@preact/signals";
+import { batch, effect, signal, untracked } from "@preact/signals";
 import type { Change } from "../../client/client.ts";
+import { arrived } from "./feed.ts";
+import { route } from "./route.ts";
+import { token } from "./session.ts";
 
 interface Looking<About, Found> {
   /** What the service says about it now. A value in place of a promise needs no service. */
@@ -76,35 +80,62 @@ export class Question<About, Found> {
   }
 }
 
-/** At most one question is open. It ends with any change of what `place` reads. */
-export class OpenQuestion<Asked extends object> {
-  readonly #asked = signal<Asked | undefined>(undefined);
+interface Opened {
+  readonly dialog: unknown;
+  readonly about: object;
+  readonly ends: () => unknown;
+}
 
-  constructor(place: () => unknown, news?: ReadonlySignal<readonly Change[]>) {
-    effect(() => {
-      place();
-      untracked(() => this.end());
-    });
-    effect(() => {
-      const changes = news?.value ?? [];
-      const asked = this.#asked.peek();
-      if (asked instanceof Question) untracked(() => asked.hear(changes));
-    });
+/** One dialog is open at a time. */
+const opened = signal<Opened | undefined>(undefined);
+
+function shut(): void {
+  const { about } = opened.peek() ?? {};
+  opened.value = undefined;
+  if (about instanceof Question) about.end();
+}
+
+/** What a dialog of a page is about. */
+export const ofPage = () => [route.value, token.value];
+
+/** A question, a form, the camera. Opening it closes the one before. */
+export class Modal<About extends object> {
+  readonly #ends: () => unknown;
+
+  /** It closes with any change of what `ends` reads. */
+  constructor(ends: () => unknown = ofPage) {
+    this.#ends = ends;
   }
 
-  get value(): Asked | undefined {
-    return this.#asked.value;
+  /** Undefined while it is closed. */
+  get value(): About | undefined {
+    const { dialog, about } = opened.value ?? {};
+    return dialog === this ? (about as About) : undefined;
   }
 
-  ask(asked: Asked): void {
-    this.end();
-    this.#asked.value = asked;
+  open(about: About): void {
+    shut();
+    opened.value = { dialog: this, about, ends: this.#ends };
   }
 
-  /** Another question stays, if one is named. */
-  end(asked: Asked | undefined = this.#asked.peek()): void {
-    if (asked !== this.#asked.peek()) return;
-    if (asked instanceof Question) asked.end();
-    this.#asked.value = undefined;
+  /** If it is named, only while it is about this: a late answer closes no other. */
+  close(about?: About): void {
+    const now = opened.peek();
+    if (now?.dialog === this && (about === undefined || about === now.about)) shut();
   }
+}
+
+export function startDialogs(): void {
+  let before: Opened | undefined;
+  effect(() => {
+    const now = opened.value;
+    now?.ends();
+    if (now !== undefined && now === before) untracked(shut);
+    before = now;
+  });
+  effect(() => {
+    const changes = arrived.value;
+    const { about } = opened.peek() ?? {};
+    if (about instanceof Question) untracked(() => about.hear(changes));
+  });
 }

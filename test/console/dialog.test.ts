@@ -3,8 +3,14 @@
 import { describe, expect, test } from "bun:test";
 import { signal } from "@preact/signals";
 import type { Change } from "../../client/client.ts";
-import { OpenQuestion, Question } from "../../console/state/question.ts";
+import { Modal, Question } from "../../console/state/dialog.ts";
+import { arrived } from "../../console/state/feed.ts";
+import { follow } from "../../console/state/route.ts";
+import { beginSession, endSession, switchSession } from "../../console/state/session.ts";
 import { capture, keepUnchanged, type Subject } from "../../console/state/subject.ts";
+import { startPage } from "./page.ts";
+
+startPage("https://host.example/");
 
 const plant = (id: number, name = `Rose ${id}`) => ({ id: BigInt(id), name, tag: undefined });
 const roses = [1, 2, 3, 4].map((id) => plant(id));
@@ -87,8 +93,7 @@ describe("what others change", () => {
 /** Looks are answered by hand. */
 function openByHand() {
   const place = signal(0);
-  const news = signal<readonly Change[]>([]);
-  const open = new OpenQuestion<Question<Subject, number>>(() => place.value, news);
+  const modal = new Modal<Question<Subject, number>>(() => place.value);
   const looks: (PromiseWithResolvers<number> & { readonly ended: AbortSignal })[] = [];
   const found: (readonly [number, boolean])[] = [];
   const failures: unknown[] = [];
@@ -102,23 +107,23 @@ function openByHand() {
     onFound: (...given) => found.push(given),
     onFailure: (error) => failures.push(error),
   });
-  open.ask(question);
+  modal.open(question);
   const first = question.look();
   const settle = async (at: number, count: number): Promise<void> => {
     looks[at]?.resolve(count);
     await looks[at]?.promise;
     await Promise.resolve();
   };
-  return { place, news, open, looks, found, failures, question, first, settle };
+  return { place, modal, looks, found, failures, question, first, settle };
 }
 
 describe("a question", () => {
   test("has no number until it is counted, and the number of the last count", async () => {
-    const { question, settle, news, looks, found } = openByHand();
+    const { question, settle, looks, found } = openByHand();
     expect(question.found.value).toBeUndefined();
     await settle(0, 4);
     expect(question.found.value).toBe(4);
-    news.value = [changed(1, "Rose 1", undefined)];
+    arrived.value = [changed(1, "Rose 1", undefined)];
     expect(looks).toHaveLength(2);
     await settle(1, 3);
     expect(question.found.value).toBe(3);
@@ -129,8 +134,8 @@ describe("a question", () => {
   });
 
   test("is counted once more for all that changes during a count", async () => {
-    const { settle, news, looks, question } = openByHand();
-    for (const id of [1, 2, 3]) news.value = [changed(id, `Rose ${id}`, undefined)];
+    const { settle, looks, question } = openByHand();
+    for (const id of [1, 2, 3]) arrived.value = [changed(id, `Rose ${id}`, undefined)];
     expect(looks).toHaveLength(1);
     await settle(0, 4);
     expect(looks).toHaveLength(2);
@@ -140,16 +145,16 @@ describe("a question", () => {
   });
 
   test("is not counted for a change that does not concern it", async () => {
-    const { settle, news, looks } = openByHand();
+    const { settle, looks } = openByHand();
     await settle(0, 4);
-    news.value = [changed(9, "Fern", "Ivy")];
+    arrived.value = [changed(9, "Fern", "Ivy")];
     expect(looks).toHaveLength(1);
   });
 
   test("ends with its place: also while it is counted, whose result is then nothing", async () => {
-    const { place, open, looks, question, settle, found } = openByHand();
+    const { place, modal, looks, question, settle, found } = openByHand();
     place.value++;
-    expect(open.value).toBeUndefined();
+    expect(modal.value).toBeUndefined();
     expect(looks[0]?.ended.aborted).toBe(true);
     await settle(0, 4);
     expect(question.found.value).toBeUndefined();
@@ -159,27 +164,27 @@ describe("a question", () => {
   });
 
   test("ends when another is asked, and its late end leaves the other one open", async () => {
-    const { open, looks, question } = openByHand();
+    const { modal, looks, question } = openByHand();
     const other = new Question<Subject, number>(
       { plants: [] },
       { look: () => 0, after: () => undefined },
     );
-    open.ask(other);
+    modal.open(other);
     expect(looks[0]?.ended.aborted).toBe(true);
-    open.end(question);
-    expect(open.value).toBe(other);
-    open.end();
-    expect(open.value).toBeUndefined();
+    modal.close(question);
+    expect(modal.value).toBe(other);
+    modal.close();
+    expect(modal.value).toBeUndefined();
   });
 
   test("says that it could not be counted, unless it has ended", async () => {
-    const { looks, first, question, failures, open } = openByHand();
+    const { looks, first, question, failures, modal } = openByHand();
     looks[0]?.reject(new Error("busy"));
     await first;
     expect(question.failure.value).toEqual(new Error("busy"));
     expect(failures).toHaveLength(1);
     void question.look();
-    open.end();
+    modal.close();
     looks[1]?.reject(new Error("aborted"));
     await looks[1]?.promise.catch(() => undefined);
     expect(failures).toHaveLength(1);
@@ -196,4 +201,35 @@ describe("a question", () => {
     expect(question.found.value).toBe(3);
     expect(idsOf(question.about)).toEqual([2, 3, 4]);
   });
+});
+
+describe("dialogs", () => {
+  const [camera, labels] = [new Modal<object>(), new Modal<Subject>()];
+
+  test("are open one at a time", () => {
+    camera.open({});
+    labels.open({ plants: roses });
+    expect(camera.value).toBeUndefined();
+    expect(labels.value?.plants).toBe(roses);
+    // What was the camera's is over.
+    camera.close();
+    expect(labels.value?.plants).toBe(roses);
+    labels.close();
+    expect(labels.value).toBeUndefined();
+  });
+
+  for (const [name, leave] of Object.entries({
+    "another page": () => follow("#/changes"),
+    "signing out": () => endSession("left"),
+    "an expired token": () => endSession("expired"),
+    "somebody else who signs in": () =>
+      switchSession({ token: "b", identity: { name: "Bernd", scopes: [] } }, false),
+  }))
+    test(`are closed by ${name}`, () => {
+      beginSession({ token: "a", identity: { name: "Anna", scopes: [] } }, false);
+      follow("#/plants");
+      camera.open({});
+      leave();
+      expect(camera.value).toBeUndefined();
+    });
 });
