@@ -28,7 +28,7 @@ import {
   selectField,
   TagField,
   useLookUp,
-  useTask,
+  useSubmission,
   WaitingNotice,
 } from "./form.tsx";
 import { Panel } from "./panel.tsx";
@@ -142,7 +142,7 @@ export function AddPanel(): JSX.Element {
   const id = draft.id ?? String(proposed ?? "");
   /** No fault is shown while the id is still being typed. */
   const isJudged = useSignal(false);
-  const { isBusy, trouble, run } = useTask();
+  const { isBusy, trouble, run } = useSubmission();
   const exactId = isRounded(id) ? undefined : findInt64(id.trim());
   const faults = findFaults(exactId, name, tag, findLimits()) ?? {};
   const takenBy = useLookUp(exactId, (stopped) => findTaken(exactId ?? 0n, stopped));

@@ -2,6 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
 import { ServiceError, type TagCount } from "../../client/client.ts";
 import { findFault } from "../../src/domain/faults.ts";
 import { joinList } from "../../src/domain/token.ts";
@@ -11,29 +12,12 @@ import { formatName, formatTotal } from "../state/format.ts";
 import { linkTo } from "../state/route.ts";
 import { explainFault, findLimits } from "../state/rules.ts";
 import { mayRead } from "../state/session.ts";
+import { Submission } from "../state/submission.ts";
 import { fill, t } from "../text/text.ts";
 import { type ControlProps, Field, type FieldProps, Notice } from "./controls.tsx";
 import { useRead } from "./read.ts";
 
-/** A submission. At most one is in flight. */
-export function useTask() {
-  const isBusy = useSignal(false);
-  /** The error of the last attempt. */
-  const trouble = useSignal<unknown>(undefined);
-  const run = async (action: () => Promise<void>): Promise<void> => {
-    if (isBusy.value) return;
-    isBusy.value = true;
-    trouble.value = undefined;
-    try {
-      await action();
-    } catch (error) {
-      trouble.value = error;
-    } finally {
-      isBusy.value = false;
-    }
-  };
-  return { isBusy, trouble, run };
-}
+export const useSubmission = (): Submission => useMemo(() => new Submission(), []);
 
 const LOOK_UP_DELAY_MS = 250;
 

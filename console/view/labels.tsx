@@ -15,7 +15,7 @@ import { keep, recall } from "../state/storage.ts";
 import { readSubject, type Subject } from "../state/subject.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { Button, Choice, Field, Form, Notice } from "./controls.tsx";
-import { useTask } from "./form.tsx";
+import { useSubmission } from "./form.tsx";
 import { Dialog, loadDrawing } from "./manage.tsx";
 import { useRead } from "./read.ts";
 
@@ -131,7 +131,7 @@ export function LabelsDialog(): JSX.Element | null {
     ...(recall("localStorage", KEY) as Partial<Stock> | undefined),
   });
   const used = useSignal("0");
-  const { isBusy, trouble, run } = useTask();
+  const { isBusy, trouble, run } = useSubmission();
   const about = labelled.value;
   // If they cannot be read, printing says what is wrong.
   const counted = useRead(async (ended) => about && countSubject(about, ended), [about]);

@@ -11,7 +11,7 @@ import { identity } from "../state/session.ts";
 import { toast } from "../state/toasts.ts";
 import { fill, t } from "../text/text.ts";
 import { Blank, Button, Check, Form, Notice, Table, type TableRow } from "./controls.tsx";
-import { useTask } from "./form.tsx";
+import { useSubmission } from "./form.tsx";
 import { POLL, useRead } from "./read.ts";
 
 /** A dialog with a form. It closes when `run` resolves. */
@@ -229,7 +229,7 @@ interface QuestionDialogProps {
 }
 
 export function QuestionDialog({ question, onDone, onClose }: QuestionDialogProps): JSX.Element {
-  const { isBusy, trouble, run } = useTask();
+  const { isBusy, trouble, run } = useSubmission();
   const submit = async (form: HTMLFormElement): Promise<void> => {
     await run(async () => {
       const said = await question.run(new FormData(form));

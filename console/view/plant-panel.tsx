@@ -1,38 +1,22 @@
-/** Shows, edits and deletes one plant. A concurrent change is shown, not overwritten. */
+/** Shows, edits and deletes one plant. */
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { findFaults } from "../../src/domain/faults.ts";
 import { isSame, type Plant } from "../../src/domain/plant.ts";
-import { findLastChange } from "../api/changes.ts";
-import {
-  Changed,
-  createPlant,
-  findPlant,
-  replacePlant,
-  Taken,
-  type Versioned,
-} from "../api/plants.ts";
-import { explain, isAbort, isStatus, recoveries } from "../api/service.ts";
+import type { Versioned } from "../api/plants.ts";
+import { explain, recoveries } from "../api/service.ts";
 import { useNews } from "../state/feed.ts";
-import { formatName } from "../state/format.ts";
-import {
-  list,
-  removeWithUndo,
-  restore,
-  rewrites,
-  takeBack,
-  toastChanged,
-} from "../state/plants.ts";
-import { openPlant, refine, route } from "../state/route.ts";
+import { OpenPlant } from "../state/plant.ts";
+import { rewrites } from "../state/plants.ts";
+import { refine } from "../state/route.ts";
 import { findLimits } from "../state/rules.ts";
-import { saveLater, waiting } from "../state/saving.ts";
-import { mayWrite, token } from "../state/session.ts";
+import { waiting } from "../state/saving.ts";
+import { mayWrite } from "../state/session.ts";
 import { type Draft, findDraft, keepDraft } from "../state/storage.ts";
 import { withoutTime } from "../state/subject.ts";
-import { toast, toastDone, type Verb } from "../state/toasts.ts";
-import { findWriter, someoneElse, type Writer } from "../state/writes.ts";
+import type { Writer } from "../state/writes.ts";
 import { fill, t } from "../text/text.ts";
 import { Button, Field, Form, Notice, Terms } from "./controls.tsx";
 import {
@@ -41,7 +25,6 @@ import {
   judgeText,
   selectField,
   TagField,
-  useTask,
   WaitingNotice,
 } from "./form.tsx";
 import { addAnother } from "./add-panel.tsx";
@@ -50,171 +33,44 @@ import { labelled } from "./labels.tsx";
 import { closePanel, Panel } from "./panel.tsx";
 import { Tag } from "./tag.tsx";
 
-type Loaded = Versioned | "loading" | "missing" | Error;
-
-const findVersioned = (loaded: Loaded): Versioned | undefined =>
-  typeof loaded === "object" && "plant" in loaded ? loaded : undefined;
-
-/** The plant as it is stored, its draft, and what can be done with both. */
-function usePlant(id: bigint) {
-  const loaded = useSignal<Loaded>("loading");
-  /** Someone else changed the plant after the edit began. */
-  const isStale = useSignal(false);
-  const rival = useSignal(someoneElse);
-  const { isBusy, trouble, run } = useTask();
-  const isLeft = useRef(false);
+/** As it is stored now, and read again when others change it. */
+function useOpen(id: bigint): OpenPlant {
+  const plant = useMemo(() => new OpenPlant(id), [id]);
   const news = useNews((change) => change.id === id);
-
-  const current = loaded.value;
-  const versioned = findVersioned(current);
-  const isDrafted = (plant: Plant | undefined): boolean => {
-    const edited = findDraft(id);
-    return edited !== undefined && plant !== undefined && isSame({ ...edited, id }, plant);
-  };
-
-  /** Undefined means that the plant is gone. */
-  const accept = (now: Versioned | undefined): void => {
-    // A draft without edits, or equal to the stored plant, is rebased on the current version.
-    const isUntouched = isDrafted(findVersioned(loaded.value)?.plant) || isDrafted(now?.plant);
-    if (now !== undefined && !isBusy.value && isUntouched) edit(now);
-    loaded.value = now ?? "missing";
-    isStale.value = findDraft(id)?.etag !== now?.etag && !isDrafted(now?.plant);
-    if (isStale.value && findDraft(id) !== undefined)
-      void findLastChange(id).then((change) => {
-        rival.value = findWriter(id, now?.plant, change);
-      });
-    if (now === undefined) list.value.take(id);
-    else list.value.put(now.plant);
-  };
   useEffect(() => {
-    // The change may be this panel's own write, whose answer is still to come.
-    if (isBusy.value) return undefined;
-    if (news?.type === "removed" && loaded.value !== "loading") return accept(undefined);
-    const controller = new AbortController();
-    findPlant(id, controller.signal).then(
-      (found) => {
-        accept(found);
-        // The user may have closed it, or moved on.
-        if (found !== undefined && route.value.open === id) list.value.active.value = id;
-      },
-      (error: Error) => {
-        if (!isAbort(error) && versioned === undefined) loaded.value = error;
-      },
-    );
-    return () => controller.abort();
+    const reading = plant.read(news?.type === "removed");
+    return () => reading?.abort();
   }, [id, recoveries.value, rewrites.value, news?.seq]);
-  useEffect(
-    () => () => {
-      isLeft.current = true;
-      const left = findVersioned(loaded.value);
-      if (findDraft(id) === undefined || left === undefined) return;
-      if (isDrafted(left.plant)) keepDraft(id, undefined);
-      else if (!isBusy.value && token.value !== undefined)
-        toast(fill(t.plants.editLeft, { plant: formatName(left.plant) }), { ...open, draft: id });
-    },
-    [],
-  );
-
-  const open = { label: t.shared.open, run: () => openPlant(id) };
-  const discard = (): void => {
-    keepDraft(id, undefined);
-    saveLater(id, undefined);
-    trouble.value = undefined;
-    isStale.value = false;
-  };
-  const edit = ({ etag, plant: { name, tag } }: Versioned): void => {
-    discard();
-    keepDraft(id, { name, tag, etag });
-  };
-  const save = (edited: Plant, over: string, verb: Verb = "changed"): Promise<void> =>
-    run(async () => {
-      const before = versioned?.plant ?? edited;
-      saveLater(id, undefined);
-      try {
-        const saved = await saveEdit(before, edited, over, verb);
-        // Someone else may have changed it since.
-        accept(await findPlant(id).catch(() => saved));
-      } catch (error) {
-        if (isStatus(error, 0)) {
-          const send = (): Promise<unknown> => saveEdit(before, edited, over, verb);
-          return saveLater(id, { plant: edited, send });
-        }
-        if (error instanceof Changed) accept(error.current);
-        const isShown = !isLeft.current && findDraft(id) !== undefined;
-        if (!isShown)
-          toast(
-            fill(t.plants.editUnconfirmed, { plant: formatName(edited), why: explain(error) }),
-            { ...open, isNeeded: true, draft: findDraft(id) && id },
-          );
-        else if (!(error instanceof Changed)) throw error;
-      }
-    });
-  const bringBack = async (earlier: Plant): Promise<void> => {
-    if (versioned !== undefined) return save(earlier, versioned.etag, "restored");
-    await restore(earlier);
-    accept(await findPlant(id));
-  };
-  /** Another person deleted it. */
-  const addAgain = (edited: Plant): Promise<void> =>
-    run(async () => {
-      try {
-        await createPlant(edited);
-      } catch (error) {
-        if (!(error instanceof Taken)) throw error;
-        return accept(error.current);
-      }
-      discard();
-      toastDone("added", edited, () => takeBack(edited));
-      accept(await findPlant(id));
-    });
-  const remove = (which: Versioned): Promise<void> =>
-    run(async () => {
-      try {
-        await removeWithUndo(which);
-      } catch (error) {
-        if (!(error instanceof Changed)) throw error;
-        accept(error.current);
-        if (error.current !== undefined)
-          toast(fill(t.plants.notDeletedYet, { why: error.message }));
-        return;
-      }
-      // Another plant may be open by now.
-      if (route.value.open === id) closePanel();
-    });
-
-  return {
-    current,
-    versioned,
-    draft: mayWrite.value ? findDraft(id) : undefined,
-    isDrafted,
-    isBusy: isBusy.value,
-    isBehind: isStale.value && !isBusy.value,
-    rival: rival.value,
-    trouble: trouble.value,
-    edit,
-    discard,
-    save,
-    bringBack,
-    addAgain,
-    remove,
-  };
+  useEffect(() => () => plant.leave(), [id]);
+  return plant;
 }
 
 export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
-  const { current, versioned, draft, isBusy, trouble, discard, ...plant } = usePlant(id);
-  /** The name that the user is asked about. */
-  const askedName = useSignal<string | undefined>(undefined);
-  const isRead = versioned !== undefined || current === "missing";
-  const isEdited = draft !== undefined && isRead;
-  const isBehind = isEdited && plant.isBehind;
-  const notice = (
+  const plant = useOpen(id);
+  const { draft } = plant;
+  const isEdited = draft !== undefined && plant.isRead;
+  return (
+    <Panel title={isEdited ? t.plants.editPlant : t.plants.plant} id={id}>
+      {isEdited ? <EditForm plant={plant} draft={draft} /> : <Reading plant={plant} />}
+    </Panel>
+  );
+}
+
+interface PartProps {
+  readonly plant: OpenPlant;
+}
+
+function Notices({ plant }: PartProps): JSX.Element {
+  const { id, versioned, draft } = plant;
+  const trouble = plant.submission.trouble.value;
+  return (
     <>
-      {isBehind && (
+      {draft !== undefined && plant.isBehind && (
         <ConflictNotice
-          {...plant.rival}
+          {...plant.rival.value}
           now={versioned}
           mine={{ ...draft, id }}
-          onTake={discard}
+          onTake={() => plant.discard()}
           onInsist={(now) => void plant.save({ ...draft, id }, now.etag)}
           onAdd={() => void plant.addAgain({ ...draft, id })}
         />
@@ -225,82 +81,25 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
       )}
     </>
   );
-  const known = versioned?.plant ?? list.value.plants[list.value.indexOf(id)];
-  // The draft of a deleted plant is kept until the user discards it.
-  const isTouched = isEdited && !plant.isDrafted(known);
-  const doubt =
-    draft === undefined || draft.name === known?.name
-      ? undefined
-      : findDoubt(String(id), draft.name);
-  const submit = (edited: Draft, isSure: boolean): void => {
-    if (!isTouched) return discard();
-    if (findFaults(id, edited.name, edited.tag, findLimits()) !== undefined) return undefined;
-    askedName.value = doubt === undefined || isSure ? undefined : edited.name;
-    // Typing replaces the name. Enter does not answer.
-    if (askedName.value !== undefined) return selectField(document.querySelector("#edit-name"));
-    return void plant.save({ ...edited, id }, edited.etag ?? "");
-  };
-  if (isEdited)
-    return (
-      <Panel title={t.plants.editPlant} id={id}>
-        <EditForm
-          draft={draft}
-          // An input would drop line breaks.
-          isMultiline={/[\r\n]/.test(known?.name ?? "")}
-          isTouched={isTouched}
-          isBusy={isBusy}
-          isBehind={isBehind}
-          doubt={askedName.value === draft.name ? doubt : undefined}
-          notice={notice}
-          onChange={(change) => keepDraft(id, { ...draft, ...findDraft(id), ...change })}
-          onSubmit={(isSure) => submit(draft, isSure)}
-          onCancel={discard}
-        />
-      </Panel>
-    );
+}
+
+/** Without an edit. */
+function Reading({ plant }: PartProps): JSX.Element {
+  const { id, known, versioned } = plant;
+  const loaded = plant.loaded.value;
   return (
-    <Panel title={t.plants.plant} id={id}>
-      {current === "loading" && known === undefined && <p class="faint late">{t.shared.loading}</p>}
-      {current === "missing" && (
+    <>
+      {loaded === "loading" && known === undefined && <p class="faint late">{t.shared.loading}</p>}
+      {loaded === "missing" && (
         <Notice kind="warning" title={t.plants.missing} text={t.plants.maybeDeleted} />
       )}
-      {current instanceof Error && (
-        <Notice kind="fault" title={t.plants.notRead} text={explain(current)} />
+      {loaded instanceof Error && (
+        <Notice kind="fault" title={t.plants.notRead} text={explain(loaded)} />
       )}
-      {known !== undefined && current !== "missing" && <Shown plant={known} />}
-      {notice}
-      {versioned !== undefined && (
-        <div class="form-actions">
-          {mayWrite.value && (
-            <Button icon="edit" aria-keyshortcuts="e" onClick={() => plant.edit(versioned)}>
-              {t.plants.edit}
-            </Button>
-          )}
-          <Button
-            icon="print"
-            onClick={() => labelled.open({ plants: [withoutTime(versioned.plant)] })}
-          >
-            {t.plants.label}
-          </Button>
-          {mayWrite.value && (
-            <>
-              <Button icon="plus" onClick={() => addAnother(versioned.plant)}>
-                {t.plants.addAnother}
-              </Button>
-              <Button
-                kind="danger"
-                icon="trash"
-                aria-keyshortcuts="Delete"
-                disabled={isBusy}
-                onClick={() => void plant.remove(versioned)}
-              >
-                {t.shared.delete}
-              </Button>
-            </>
-          )}
-        </div>
-      )}
-      {isRead && (
+      {known !== undefined && loaded !== "missing" && <Shown plant={known} />}
+      <Notices plant={plant} />
+      {versioned !== undefined && <Actions plant={plant} versioned={versioned} />}
+      {plant.isRead && (
         <section class="history" aria-labelledby="history-title">
           <h3 id="history-title">{t.plants.history}</h3>
           <History
@@ -310,54 +109,88 @@ export function PlantPanel({ id }: { readonly id: bigint }): JSX.Element {
           />
         </section>
       )}
-    </Panel>
+    </>
   );
 }
 
-interface EditFormProps extends Readonly<
-  Record<"isMultiline" | "isTouched" | "isBusy" | "isBehind", boolean>
-> {
-  readonly draft: Draft;
-  /** What the user is asked about the name before it is saved. */
-  readonly doubt: string | undefined;
-  readonly notice: JSX.Element;
-  readonly onChange: (change: Partial<Draft>) => void;
-  readonly onSubmit: (isSure: boolean) => void;
-  readonly onCancel: () => void;
-}
+const Actions = ({ plant, versioned }: PartProps & { versioned: Versioned }): JSX.Element => (
+  <div class="form-actions">
+    {mayWrite.value && (
+      <Button icon="edit" aria-keyshortcuts="e" onClick={() => plant.edit(versioned)}>
+        {t.plants.edit}
+      </Button>
+    )}
+    <Button icon="print" onClick={() => labelled.open({ plants: [withoutTime(versioned.plant)] })}>
+      {t.plants.label}
+    </Button>
+    {mayWrite.value && (
+      <>
+        <Button icon="plus" onClick={() => addAnother(versioned.plant)}>
+          {t.plants.addAnother}
+        </Button>
+        <Button
+          kind="danger"
+          icon="trash"
+          aria-keyshortcuts="Delete"
+          disabled={plant.submission.isBusy.value}
+          onClick={() => void plant.remove(versioned, closePanel)}
+        >
+          {t.shared.delete}
+        </Button>
+      </>
+    )}
+  </div>
+);
 
-function EditForm(props: EditFormProps): JSX.Element {
-  const { draft, doubt, isBusy, onChange, onSubmit } = props;
+function EditForm({ plant, draft }: PartProps & { readonly draft: Draft }): JSX.Element {
+  const { id, known } = plant;
+  /** The name that the user is asked about. */
+  const askedName = useSignal<string | undefined>(undefined);
+  const isBusy = plant.submission.isBusy.value;
+  // The draft of a deleted plant is kept until the user discards it.
+  const isTouched = !plant.isDrafted(known);
+  const doubt = draft.name === known?.name ? undefined : findDoubt(String(id), draft.name);
+  const change = (to: Partial<Draft>): void => keepDraft(id, { ...draft, ...findDraft(id), ...to });
+  const submit = (isSure: boolean): void => {
+    const { name, tag, etag = "" } = draft;
+    if (!isTouched) return plant.discard();
+    if (findFaults(id, name, tag, findLimits()) !== undefined) return undefined;
+    askedName.value = doubt === undefined || isSure ? undefined : name;
+    // Typing replaces the name. Enter does not answer.
+    if (askedName.value !== undefined) return selectField(document.querySelector("#edit-name"));
+    return void plant.save({ id, name, tag }, etag);
+  };
   return (
-    <Form onSubmit={() => onSubmit(false)}>
+    <Form onSubmit={() => submit(false)}>
       <Field
         id="edit-name"
         label={t.shared.name}
         required
         inputRef={selectField}
-        control={props.isMultiline ? "textarea" : undefined}
+        // An input would drop line breaks.
+        control={/[\r\n]/.test(known?.name ?? "") ? "textarea" : undefined}
         value={draft.name}
-        onText={(name) => onChange({ name })}
+        onText={(name) => change({ name })}
         {...judgeText("name", draft.name)}
       />
-      <TagField id="edit-tag" value={draft.tag} onText={(tag) => onChange({ tag })} />
-      {props.notice}
-      {doubt !== undefined && (
+      <TagField id="edit-tag" value={draft.tag} onText={(tag) => change({ tag })} />
+      <Notices plant={plant} />
+      {doubt !== undefined && askedName.value === draft.name && (
         <Notice kind="warning" title={fill(t.plants.askSave, { doubt })}>
           <div class="form-actions">
-            <Button onClick={() => onSubmit(true)}>{t.plants.saveAnyway}</Button>
+            <Button onClick={() => submit(true)}>{t.plants.saveAnyway}</Button>
           </div>
         </Notice>
       )}
-      {!props.isBehind && (
+      {!plant.isBehind && (
         <div class="form-actions">
           <Button type="submit" kind="main" disabled={isBusy}>
             {isBusy ? t.plants.saving : t.plants.save}
           </Button>
           {/* With an edit, Escape closes the panel and keeps the draft. */}
           <Button
-            aria-keyshortcuts={props.isTouched ? undefined : "Escape"}
-            onClick={props.onCancel}
+            aria-keyshortcuts={isTouched ? undefined : "Escape"}
+            onClick={() => plant.discard()}
           >
             {t.shared.cancel}
           </Button>
@@ -365,24 +198,6 @@ function EditForm(props: EditFormProps): JSX.Element {
       )}
     </Form>
   );
-}
-
-/** Throws Changed, unless the plant is already as it is meant to be: then an answer was lost. */
-export async function saveEdit(before: Plant, edited: Plant, over: string, verb: Verb) {
-  const { id } = edited;
-  const saved = await replacePlant(edited, over).catch((error: unknown) => {
-    const current = error instanceof Changed ? error.current : undefined;
-    if (current === undefined || !isSame(current.plant, edited)) throw error;
-    return current;
-  });
-  const kept = findDraft(id);
-  // The user may have edited further meanwhile.
-  const isFurther = kept !== undefined && !isSame({ ...kept, id }, edited);
-  keepDraft(id, isFurther ? { ...kept, etag: saved.etag } : undefined);
-  list.value.put(saved.plant);
-  rewrites.value++;
-  toastChanged(verb, before, saved);
-  return saved;
 }
 
 /** Longer names scroll. */

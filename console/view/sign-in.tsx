@@ -19,7 +19,7 @@ import { unsaved } from "../state/saving.ts";
 import { listDrafts } from "../state/storage.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { Button, Check, Field, Form, Mark, Notice } from "./controls.tsx";
-import { focusField, selectField, useTask } from "./form.tsx";
+import { focusField, selectField, useSubmission } from "./form.tsx";
 import { LanguageChoice } from "./preferences.tsx";
 import { isScannedEarly } from "./scanner.ts";
 
@@ -37,8 +37,8 @@ async function enter(token: string, isKept: boolean): Promise<void> {
 }
 
 export function SignIn(): JSX.Element {
-  const { isBusy, trouble, run } = useTask();
-  const atIssuer = useTask();
+  const { isBusy, trouble, run } = useSubmission();
+  const atIssuer = useSubmission();
 
   const check = async (text: string, isKept = false): Promise<void> => {
     await run(async () => {
@@ -152,7 +152,7 @@ const decline = (): void => void (offered.value = undefined);
 
 /** A link with a token was opened. It signs in only after a click: someone else may be signed in. */
 export function Offer({ token }: { readonly token: string }): JSX.Element {
-  const { trouble, run } = useTask();
+  const { trouble, run } = useSubmission();
   const facts = useSignal<TokenFacts | undefined>(undefined);
   useEffect(() => {
     void run(async () => {

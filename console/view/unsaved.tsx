@@ -7,15 +7,15 @@ import { Changed, findFreeId, findPlant, readConflict } from "../api/plants.ts";
 import { explain } from "../api/service.ts";
 import { Modal } from "../state/dialog.ts";
 import { clipName, formatName, quote } from "../state/format.ts";
+import { saveEdit } from "../state/plant.ts";
 import { addWithUndo } from "../state/plants.ts";
 import { openPlant } from "../state/route.ts";
 import { edits, saveLater } from "../state/saving.ts";
 import { type Draft, keepDraft } from "../state/storage.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { Button } from "./controls.tsx";
-import { useTask } from "./form.tsx";
+import { useSubmission } from "./form.tsx";
 import { Dialog } from "./manage.tsx";
-import { saveEdit } from "./plant-panel.tsx";
 
 export const unsavedList = new Modal<object>();
 
@@ -44,7 +44,7 @@ async function save(of: Of, draft: Draft): Promise<void> {
 export function UnsavedDialog(): JSX.Element | null {
   /** Why some were not saved. */
   const faults = useSignal<ReadonlyMap<string, string>>(new Map());
-  const { isBusy, run } = useTask();
+  const { isBusy, run } = useSubmission();
   if (unsavedList.value === undefined) return null;
   const close = (): void => {
     faults.value = new Map();
