@@ -3,36 +3,22 @@
 import { openAuthenticator } from "../auth/token.ts";
 import { findTracing } from "../config.ts";
 import { listRoutes, pathsOf, startServer } from "../http/server.ts";
-import type { TlsPair } from "../http/tls.ts";
 import { createLog } from "../observe/log.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { RecentRequests } from "../observe/recent-requests.ts";
 import { openStore } from "../store/open.ts";
-import { type Answer, fromFailed, onMessage, runThread, toAnswer } from "../thread.ts";
-import { answerClock, type ClockOrder } from "../tick.ts";
-import type { FromWorker, Question, ToWorker, WorkerSetup } from "./start.ts";
+import { createCaller, onMessage, runThread, toAnswer } from "../thread.ts";
+import { answerClock } from "../tick.ts";
+import type { FromWorker, Question, WorkerOrder, WorkerSetup } from "./start.ts";
 
 const send = (message: FromWorker): void => postMessage(message);
-
-/** Answers come in the order of the requests. */
-const requests: PromiseWithResolvers<never>[] = [];
-function receive(answer: Answer): void {
-  const first = requests.shift();
-  if ("value" in answer) first?.resolve(answer.value as never);
-  else first?.reject(fromFailed(answer));
-}
-
-function ask(question: Question): Promise<never> {
-  const answered = Promise.withResolvers<never>();
-  requests.push(answered);
-  send(question);
-  return answered.promise;
-}
 
 const recent = new RecentRequests();
 
 async function start(setup: WorkerSetup) {
   const { config, metricsMemory, ratesMemory, link, tls } = setup;
+  const { ask: askFirst } = createCaller(setup.questions);
+  const ask = (question: Question) => askFirst(question) as Promise<never>;
   const routes = listRoutes(config);
   const metrics = new Metrics(pathsOf(routes), metricsMemory);
   const log = createLog(config.logLevel, (logLine) => send({ logLine }));
@@ -66,23 +52,18 @@ async function start(setup: WorkerSetup) {
 }
 
 runThread(({ orders, ...setup }: WorkerSetup & { readonly orders: MessagePort }) => {
-  addEventListener("message", ({ data }) => {
-    const message = data as ToWorker;
-    if ("query" in message) send({ found: recent.find(message.query) });
-    else receive(message);
-  });
   let started: ReturnType<typeof start> | undefined;
   // If it rejects, the thread fails, and with it the process.
-  const perform = async (
-    order: "start" | "stop" | ClockOrder | { readonly tls: TlsPair },
-  ): Promise<void> => {
+  const perform = async (order: WorkerOrder): Promise<void> => {
     if (typeof order === "object" && "clock" in order)
       return orders.postMessage({ value: answerClock(order) });
+    if (typeof order === "object" && "query" in order)
+      return orders.postMessage({ value: recent.find(order.query) });
     const { replaceTls, stop } = await (started ??= start(setup));
     // Without descriptors for another listener it fails, and is tried again.
     if (typeof order === "object") return orders.postMessage(toAnswer(() => replaceTls(order.tls)));
     if (order === "stop") await stop();
     orders.postMessage({ value: undefined });
   };
-  onMessage(orders, (order: Parameters<typeof perform>[0]) => void perform(order));
+  onMessage(orders, (order: WorkerOrder) => void perform(order));
 });

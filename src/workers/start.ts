@@ -17,8 +17,8 @@ import {
   type RequestQuery,
 } from "../observe/recent-requests.ts";
 import type { ServedStores } from "../store/open.ts";
-import { type Answer, startThread, toFailed } from "../thread.ts";
-import { shareClock } from "../tick.ts";
+import { type Answer, onMessage, startThread, toFailed } from "../thread.ts";
+import { type ClockOrder, shareClock } from "../tick.ts";
 
 export interface WorkerSetup {
   readonly config: Config;
@@ -28,6 +28,7 @@ export interface WorkerSetup {
   readonly ratesMemory: SharedArrayBuffer;
   readonly link: ServedStores["links"][number];
   readonly tls: TlsPair | undefined;
+  readonly questions: MessagePort;
 }
 
 /** What only the first thread knows. */
@@ -35,10 +36,11 @@ export type Question =
   | { readonly asks: "activity"; readonly sinceMs: number; readonly query: RequestQuery }
   | { readonly asks: "metrics" | "backups" };
 
-export type FromWorker =
-  { readonly logLine: string } | { readonly found: readonly RecentRequest[] } | Question;
+export type FromWorker = Readonly<{ logLine: string }>;
 
-export type ToWorker = { readonly query: RequestQuery } | Answer;
+/** `query` asks for its recent requests. */
+export type WorkerOrder =
+  "start" | "stop" | ClockOrder | Readonly<{ tls: TlsPair }> | Readonly<{ query: RequestQuery }>;
 
 interface Parts {
   readonly config: Config;
@@ -114,11 +116,18 @@ export async function startHttp(parts: Parts): Promise<RunningServer> {
   };
 }
 
-function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, reporter: Reporter) {
+function startWorker(
+  setup: Omit<WorkerSetup, "questions">,
+  writeLog: (line: string) => void,
+  reporter: Reporter,
+) {
   const { link } = setup;
-  const ports = link === undefined ? [] : [link.writes, link.reads];
-  const thread = startThread(join(import.meta.dir, "http-worker"), setup, ports);
-  const listening = shareClock(thread.ask).then(() => thread.ask("start"));
+  const { port1, port2: questions } = new MessageChannel();
+  const ports = link === undefined ? [questions] : [questions, link.writes, link.reads];
+  const thread = startThread(join(import.meta.dir, "http-worker"), { ...setup, questions }, ports);
+  thread.ended.catch(() => port1.close());
+  const ask = (order: WorkerOrder): Promise<unknown> => thread.ask(order);
+  const listening = shareClock(ask).then(() => ask("start"));
   let isStopping = false;
   // Rethrown on this thread, which has the handler for it. Before it listens, the start fails.
   const watch = () =>
@@ -131,32 +140,24 @@ function startWorker(setup: WorkerSetup, writeLog: (line: string) => void, repor
       return reporter.readActivity(question.sinceMs, question.query);
     return question.asks === "metrics" ? reporter.formatMetrics() : reporter.areBackupsFailing();
   };
-  /** Lists come in the order of the queries. */
-  const finding: PromiseWithResolvers<readonly RecentRequest[]>[] = [];
-  const findRequests = (query: RequestQuery): Promise<readonly RecentRequest[]> => {
-    const found = Promise.withResolvers<readonly RecentRequest[]>();
-    finding.push(found);
-    thread.worker.postMessage({ query } satisfies ToWorker);
-    return found.promise;
-  };
-  let answered: Promise<void> = Promise.resolve();
+  onMessage(
+    port1,
+    (question: Question) =>
+      void make(question)
+        .then((value): Answer => ({ value }), toFailed)
+        .then((answer) => port1.postMessage(answer)),
+  );
   thread.worker.addEventListener("message", ({ data }) => {
-    const message = data as FromWorker;
-    if ("logLine" in message) writeLog(message.logLine);
-    else if ("found" in message) finding.shift()?.resolve(message.found);
-    else if ("asks" in message)
-      answered = answered.then(async () => {
-        const answer: Answer = await make(message).then((value) => ({ value }), toFailed);
-        thread.worker.postMessage(answer);
-      });
+    const { logLine } = data as Partial<FromWorker>;
+    if (logLine !== undefined) writeLog(logLine);
   });
   return {
     listening,
-    findRequests,
-    replaceTls: (tls: TlsPair) => thread.ask({ tls }),
+    findRequests: (query: RequestQuery) => ask({ query }) as Promise<readonly RecentRequest[]>,
+    replaceTls: (tls: TlsPair) => ask({ tls }),
     async stop(): Promise<void> {
       isStopping = true;
-      await listening.then(() => thread.ask("stop")).catch(() => undefined);
+      await listening.then(() => ask("stop")).catch(() => undefined);
       thread.end();
     },
   };
