@@ -23,3 +23,18 @@ export async function readStart(
   stop();
   return text;
 }
+
+/** Undefined if it is longer than that. */
+export async function readWhole(
+  chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  bytesMax: number,
+): Promise<Buffer | undefined> {
+  const read: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of chunks) {
+    bytes += chunk.length;
+    if (bytes > bytesMax) return undefined;
+    read.push(chunk);
+  }
+  return Buffer.concat(read);
+}

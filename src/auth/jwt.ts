@@ -5,6 +5,7 @@ import { JOSEError, JWKSNoMatchingKey, JWTClaimValidationFailed, JWTExpired } fr
 import { createLocalJWKSet } from "jose/jwks/local";
 import { jwtVerify } from "jose/jwt/verify";
 import { isSecureUrl } from "../address.ts";
+import { readWhole } from "../answer.ts";
 import { tagsRule } from "../domain/confinement.ts";
 import { Refusal } from "../domain/errors.ts";
 import { parseJson } from "../domain/json.ts";
@@ -238,16 +239,11 @@ function isUsable(key: unknown): boolean {
 async function readJson(url: string, signal: AbortSignal): Promise<Record<string, unknown>> {
   const response = await fetch(url, { signal, redirect: "manual" });
   if (!response.ok) throw new UnusableAnswer(`${url} answers ${response.status}`);
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of response.body ?? []) {
-    bytes += chunk.length;
-    if (bytes > DOCUMENT_BYTES_MAX)
-      throw new UnusableAnswer(`${url} is larger than ${DOCUMENT_BYTES_MAX} bytes`);
-    chunks.push(chunk);
-  }
+  const document = await readWhole(response.body ?? [], DOCUMENT_BYTES_MAX);
+  if (document === undefined)
+    throw new UnusableAnswer(`${url} is larger than ${DOCUMENT_BYTES_MAX} bytes`);
   try {
-    return (parseJson(Buffer.concat(chunks).toString(), url) ?? {}) as Record<string, unknown>;
+    return (parseJson(document.toString(), url) ?? {}) as Record<string, unknown>;
   } catch (error) {
     throw new UnusableAnswer((error as Error).message);
   }

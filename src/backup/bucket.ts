@@ -2,6 +2,7 @@
 
 import { createHash } from "node:crypto";
 import { closeSync, ftruncateSync, openSync, statSync, writeSync } from "node:fs";
+import { readWhole } from "../answer.ts";
 import { StoreOpenError } from "../domain/errors.ts";
 import { type FoundFile, GoneError, type Place } from "./place.ts";
 import {
@@ -13,7 +14,6 @@ import {
   locateBucket,
   type Part,
   readChunks,
-  readWhole,
   type Send,
   Transient,
 } from "./s3.ts";

@@ -8,6 +8,7 @@
 import { createHash, createHmac } from "node:crypto";
 import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
+import { readWhole } from "../answer.ts";
 import { StoreOpenError } from "../domain/errors.ts";
 import { parseBucketUrl } from "../store-url.ts";
 
@@ -273,21 +274,6 @@ function openAnswer({ status, headers, body }: Response, touch: Touch) {
       if (body?.locked === false) await readWhole(chunks(), REST_BYTES_MAX);
     },
   };
-}
-
-/** Undefined if it is longer than that. */
-export async function readWhole(
-  chunks: AsyncIterable<Uint8Array>,
-  bytesMax: number,
-): Promise<Buffer | undefined> {
-  const read: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of chunks) {
-    bytes += chunk.length;
-    if (bytes > bytesMax) return undefined;
-    read.push(chunk);
-  }
-  return Buffer.concat(read);
 }
 
 const EMPTY_SHA256 = createHash("sha256").digest("hex");
