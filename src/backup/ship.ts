@@ -310,7 +310,7 @@ export class Appender {
   /** Notes what was written, if that differs from the note. */
   private async note(link: Link): Promise<void> {
     const { noted } = link;
-    const [shipped, cursors] = [describeShipped(link), JSON.stringify(link.journal.readCursors())];
+    const [shipped, cursors] = [standingOf(link), JSON.stringify(link.journal.readCursors())];
     const isOlder = performance.now() - noted.sinceMs >= CURSORS_MS;
     if (shipped === noted.shipped && (cursors === noted.cursors || !isOlder)) return;
     await link.lease.note(this.describeShipped(link));
@@ -330,7 +330,7 @@ export class Appender {
 }
 
 /** Without a copy that leads to it, where the writer is does not matter. */
-const describeShipped = ({ cursor, isCovered, examined, journal }: Link): string =>
+const standingOf = ({ cursor, isCovered, examined, journal }: Link): string =>
   [isCovered ? cursor : "", examined, journal.history.at(-1)?.id].join(" ");
 
 /** Of a segment without a change. */
