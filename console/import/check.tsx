@@ -121,9 +121,7 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
           {t.imports.allowNameless}
         </Check>
       )}
-      {rows.length > 0 && (
-        <FirstRows rows={rows} isWorkbook={reading.kind === "xlsx"} isWhole={isWhole} />
-      )}
+      {rows.length > 0 && <FirstRows now={now} reading={reading} />}
       <div class="form-actions">
         <Button
           kind={isWhole && removed > 0 ? "danger" : "main"}
@@ -138,28 +136,22 @@ export function CheckFile({ now, reading }: CheckFileProps): JSX.Element {
   );
 }
 
-interface FirstRowsProps {
-  readonly rows: NonNullable<Import["rows"]>;
-  readonly isWorkbook: boolean;
-  readonly isWhole: boolean;
-}
-
 /** Without a comparison it is unknown what becomes of them. */
-function FirstRows({ rows, isWorkbook, isWhole }: FirstRowsProps): JSX.Element {
+function FirstRows({ now, now: { rows = [] }, reading }: CheckFileProps): JSX.Element {
   const isCompared = rows.some(({ outcome }) => outcome !== undefined);
   return (
     <Table
       label={t.imports.preview}
       caption={isCompared ? t.imports.previewCompared : t.imports.previewRead}
       heads={[
-        isWorkbook ? t.imports.row : t.imports.line,
+        reading.kind === "xlsx" ? t.imports.row : t.imports.line,
         ...(isCompared ? [t.imports.result] : []),
         ...Object.values(fields),
       ]}
       keys={rows.map(({ line }) => line)}
       rows={rows.map(({ line, plant, outcome }) => [
         <span class="digits faint">{line}</span>,
-        ...(isCompared ? [t.imports.foreseen[toCounted(outcome ?? "refused", isWhole)]] : []),
+        ...(isCompared ? [t.imports.foreseen[toCounted(outcome ?? "refused", now)]] : []),
         ...(typeof plant === "string"
           ? [<span class="field-fault">{plant}</span>]
           : [<Id of={plant} />, <span class="exact">{plant.name}</span>, <Tag tag={plant.tag} />]),
@@ -268,9 +260,9 @@ function Compared({ now, reading }: CheckFileProps): JSX.Element {
 
 type Figure = keyof typeof t.imports.imported;
 
-/** A different plant is changed only if the user chooses it. */
-function toCounted(outcome: RowOutcome, isWhole = false): Figure {
-  const isChanged = updating.value || isWhole;
+/** A different plant is changed only if the user chooses it. An import says itself what it changed. */
+function toCounted(outcome: RowOutcome, { isWhole = false, batch }: Import): Figure {
+  const isChanged = updating.value || isWhole || batch !== undefined;
   if (outcome === "updated") return isChanged ? "updated" : "kept";
   if (outcome === "updatedAgain") return isChanged ? "replayed" : "kept";
   return outcome;
@@ -281,19 +273,18 @@ const outcomes = ["created", "replayed", "updated", "updatedAgain", "kept", "ref
 /** The figures before an import are those after it. */
 export function Figures({ now }: NowProps): JSX.Element {
   const { isWhole = false, removed = 0, batch } = now;
-  const isForeseen = batch === undefined;
   const count = (figure: Figure): number =>
     figure === "removed"
       ? removed
       : outcomes
-          .filter((outcome) => (isForeseen ? toCounted(outcome, isWhole) : outcome) === figure)
+          .filter((outcome) => toCounted(outcome, now) === figure)
           .reduce((sum, outcome) => sum + (now[outcome] ?? 0), 0);
   const isShown = (figure: Figure): boolean => {
     if (figure === "removed") return isWhole;
     if (figure === "kept") return count("kept") > 0;
     return figure !== "updated" || count("updated") > 0 || count("kept") === 0;
   };
-  const names = isForeseen ? t.imports.foreseen : t.imports.imported;
+  const names = batch === undefined ? t.imports.foreseen : t.imports.imported;
   const shown = (Object.keys(t.imports.imported) as Figure[]).filter(isShown);
   // What is deleted is not in the file.
   const rows = shown.filter((figure) => figure !== "removed");

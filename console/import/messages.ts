@@ -94,32 +94,6 @@ export interface RefusedAlong {
   readonly lines: number;
 }
 
-const SLOTS_MAX = 128;
-
-export function createAlong() {
-  let size = 1;
-  let lines = 0;
-  let slots: number[] = [];
-  return {
-    add(line: number, isRefused: boolean): void {
-      lines = Math.max(lines, line);
-      while (line > size * SLOTS_MAX) {
-        size *= 2;
-        const half = slots;
-        slots = Array.from(
-          { length: Math.ceil(half.length / 2) },
-          (_, at) => (half[2 * at] ?? 0) + (half[2 * at + 1] ?? 0),
-        );
-      }
-      if (!isRefused) return;
-      const at = Math.floor((line - 1) / size);
-      while (slots.length <= at) slots.push(0);
-      slots[at] = (slots[at] ?? 0) + 1;
-    },
-    read: (): RefusedAlong => ({ slots, size, lines }),
-  };
-}
-
 /** The worker's task: compare the file with the store, or import it. */
 export interface ImportRequest {
   readonly file: File;

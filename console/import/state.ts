@@ -75,8 +75,8 @@ export function checkFile(file: File): void {
 /** Reads the file again; the old preview is shown meanwhile. */
 export function readAs(now: Import, reading?: Reading, isWhole = now.isWhole): void {
   const { file, sheets = [], tops = [], columns = [], table = [], rows = [], nameless = 0 } = now;
-  const shown = { sheets, tops, columns, table, rows, nameless };
-  start({ file, reading, isWhole, ...shown, isReading: true });
+  const isReading = true;
+  start({ file, reading, isWhole, sheets, tops, columns, table, rows, nameless, isReading });
 }
 
 /** Also restarts an import, as the same batch: plants that are already stored are recognised. */

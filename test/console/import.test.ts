@@ -52,17 +52,19 @@ const toFile = (rows: readonly string[]): File =>
 const put = (id: bigint, name: string, tag?: string): Promise<unknown> =>
   service.store.writePlants([{ kind: "upsert", id, plant: { id, name, tag }, condition: {} }]);
 
+const none = {
+  created: 0,
+  updated: 0,
+  updatedAgain: 0,
+  kept: 0,
+  removed: 0,
+  replayed: 0,
+  refused: 0,
+  counted: 0,
+};
 /** What a comparison and an import count alike. */
-const countsOf = ({ created, updated, replayed, kept, refused, removed, counted }: Import) => ({
-  created,
-  updated,
-  replayed,
-  kept,
-  refused,
-  removed,
-  counted,
-});
-const none = { created: 0, updated: 0, replayed: 0, kept: 0, refused: 0, removed: 0 };
+const countsOf = (now: Import): Partial<typeof none> =>
+  Object.fromEntries(Object.keys(none).map((name) => [name, now[name as keyof typeof none]]));
 
 test("a long file is compared to its end, and only ids and entity tags are kept", async () => {
   await put(3n, "Rose 3");
@@ -70,10 +72,11 @@ test("a long file is compared to its end, and only ids and entity tags are kept"
   await put(29_999n, "Another", "herb");
   const rows = Array.from({ length: 30_000 }, (_, at) => `${at},Rose ${at},`);
   rows.push("7,Rose 7,", "8,Not the same,");
-  const { differences, different, ids, ...found } = await work({ file: toFile(rows) });
-  expect({ ...countsOf(found as Import), ending: found.ending }).toEqual({
+  const compared = await work({ file: toFile(rows) });
+  const { differences, different, ids, firstRefused } = compared;
+  expect(compared.ending).toBe("done");
+  expect(countsOf(compared)).toEqual({
     ...none,
-    ending: "done",
     counted: 30_002,
     created: 29_997,
     updated: 2,
@@ -84,7 +87,7 @@ test("a long file is compared to its end, and only ids and entity tags are kept"
     { id: 20_500n, name: "Another" },
     { id: 29_999n, name: "Another", tag: "herb" },
   ]);
-  expect(found.firstRefused?.map(({ line, reason }) => [line, reason])).toEqual([
+  expect(firstRefused?.map(({ line, reason }) => [line, reason])).toEqual([
     [30_003, "Two rows have this id: 10 and 30003. The first one counts."],
   ]);
   expect([ids?.byteLength, different?.byteLength]).toEqual([8 * 30_002, 18 * 30_002]);
@@ -95,12 +98,11 @@ test("an import changes what differs, if it is still as it was compared, and cou
   await put(-2n, "Before");
   const file = toFile(["-1,After,", "-1,After,", "-2,After,", "-3,New,", "-3,New,"]);
   const compared = await work({ file });
-  expect(countsOf(compared)).toEqual({ ...none, counted: 5, updated: 2, created: 1, replayed: 1 });
-  expect(compared.updatedAgain).toBe(1);
+  const foreseen = { ...none, counted: 5, updated: 2, updatedAgain: 1, created: 1, replayed: 1 };
+  expect(countsOf(compared)).toEqual(foreseen);
   await put(-2n, "Theirs");
   const stored = await store(compared, { updates: compared.different });
-  const counts = { created: 1, updated: 1, replayed: 2, refused: 1 };
-  expect(countsOf(stored)).toEqual({ ...none, ...counts, counted: 5 });
+  expect(countsOf(stored)).toEqual({ ...foreseen, updated: 1, refused: 1 });
   expect(stored.firstRefused?.map(({ line }) => line)).toEqual([4]);
 });
 
