@@ -93,6 +93,13 @@ const pemFile = {
   mask: (text: string) => (text.includes("-----BEGIN") ? "********" : text),
 };
 
+const nameAtIssuer = {
+  default: "",
+  parse: (text: string) => (/^[!#-[\]-~]{0,200}$/.test(text) ? text : undefined),
+  allowed: 'up to 200 visible ASCII characters without " and \\',
+  only: "jwtIssuer",
+};
+
 const rules = {
   host: {
     env: "HOST",
@@ -146,18 +153,12 @@ const rules = {
     needs: "jwtAudience",
   },
   jwtAudience: {
-    default: "",
     meaning: "Audience (aud) of these JWTs, ideally the public URL of the service.",
-    parse: (text) => (/^[!#-[\]-~]{0,200}$/.test(text) ? text : undefined),
-    allowed: 'up to 200 visible ASCII characters without " and \\',
-    only: "jwtIssuer",
+    ...nameAtIssuer,
   },
   jwtClientId: {
-    default: "",
     meaning: "Client ID of the console at the issuer; with it, staff sign in there.",
-    parse: (text) => (/^[!#-[\]-~]{0,200}$/.test(text) ? text : undefined),
-    allowed: 'up to 200 visible ASCII characters without " and \\',
-    only: "jwtIssuer",
+    ...nameAtIssuer,
   },
   basePath: {
     default: "",
