@@ -50,13 +50,13 @@ const changesOf = (store: Store): Pick<Client, "listChangePage"> => ({
 
 const revertsOf = (store: Store, config: Config): Pick<Client, "previewRevert" | "revert"> => ({
   previewRevert: async (range, options) => {
-    const opened = await openRange(store, parseRevert({ ...range, dryRun: true }));
+    const opened = await openRange(store, parseRevert({ ...range, dryRun: true }), options?.signal);
     return previewRange(store, opened, { ...config, ...toWorking(options) });
   },
 
   revert: async (range, options) => {
     const counts = startCounts();
-    const opened = await openRange(store, parseRevert(range));
+    const opened = await openRange(store, parseRevert(range), options?.signal);
     return writeBlocks(
       counts,
       (working) => readTouched(store, opened, { ...config, ...working }),

@@ -90,9 +90,9 @@ export type Range = Awaited<ReturnType<typeof openRange>>;
  * Adds the cursor to start from, and a fixed end: the writes of the revert itself are not part of the range. A start
  * before the first change is the first change. Throws a Refusal if the journal no longer has the start.
  */
-export async function openRange(store: StoreView, request: RevertRequest) {
+export async function openRange(store: StoreView, request: RevertRequest, signal?: AbortSignal) {
   const { from, to } = request;
-  const { newest, first } = await findFirst(store);
+  const { newest, first } = await findFirst(store, signal);
   if (from === undefined) {
     const isEarlier = first !== undefined && to !== undefined && first[to.unit] > to.value;
     if (isEarlier && (await store.findChangeBefore(1)) === undefined)
@@ -115,8 +115,9 @@ export async function openRange(store: StoreView, request: RevertRequest) {
 }
 
 /** The oldest change that the caller sees. A page may have examined only changes of other plants. */
-async function findFirst(store: StoreView) {
+async function findFirst(store: StoreView, signal: AbortSignal | undefined) {
   for (let after = 0; ;) {
+    signal?.throwIfAborted();
     const { changes, last, hasMore, newest } = await store.readChanges({ after, limit: 1 });
     if (changes.length > 0 || !hasMore) return { newest, first: changes[0] };
     after = last;

@@ -56,7 +56,7 @@ async function revertChanges(
   const { store } = exchange;
   // A pass reserves what it collects.
   await openBulk(exchange, PAGE_BYTES);
-  const range = await openRange(store, wanted);
+  const range = await openRange(store, wanted, exchange.signal);
   const report = startBulkReport(startCounts(), query.batch ?? nameBatch("revert"));
   return {
     kind: "revert",

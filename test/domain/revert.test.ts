@@ -2,8 +2,9 @@
 
 import { expect, test } from "bun:test";
 import { type Change, listChange } from "../../src/domain/change.ts";
-import { previewRange } from "../../src/domain/revert.ts";
+import { openRange, previewRange } from "../../src/domain/revert.ts";
 import type { StoreView } from "../../src/domain/store.ts";
+import { rejectionOf } from "../support/expect.ts";
 
 const named = (name: string) => ({ id: 1n, name });
 const replaced = (seq: number, before: string, after: string): Change => ({
@@ -39,4 +40,19 @@ test("a plant that others changed between two changes of the range is left alone
     },
   );
   expect([plants, changedSince]).toEqual([1, 1]);
+});
+
+test("a journal of which the caller sees nothing is read only until the client leaves", async () => {
+  const leaving = new AbortController();
+  let pages = 0;
+  const store = {
+    readChanges: async () => {
+      if (++pages === 3) leaving.abort();
+      // The end of the journal.
+      return { changes: [], last: pages, hasMore: pages < 100, newest: 100 };
+    },
+  } as unknown as StoreView;
+  const opened = openRange(store, { batch: "spring" }, leaving.signal);
+  expect(await rejectionOf(opened)).toMatchObject({ name: "AbortError" });
+  expect(pages).toBe(3);
 });
