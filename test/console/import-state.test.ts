@@ -18,13 +18,14 @@ globalThis.Worker = class extends EventTarget {
 } as unknown as typeof Worker;
 afterAll(() => void (globalThis.Worker = Real));
 
-const { checkFile, chooseAnother, current, isImporting, startImport } =
+const { checkFile, chooseAnother, current, isImporting, startImport, startImports } =
   await import("../../console/import/state.ts");
 const { beginSession, endSession } = await import("../../console/state/session.ts");
 
 const signIn = (name: string, token: string): void =>
   beginSession({ token, identity: { name, scopes: ["plants:read", "plants:write"] } }, false);
 
+startImports();
 const file = new File(["id,name\n1,Rose\n"], "stock.csv");
 beforeEach(() => {
   chooseAnother();
