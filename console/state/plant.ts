@@ -16,7 +16,7 @@ import { fill, t } from "../text/text.ts";
 import { formatName } from "./format.ts";
 import { list, removeWithUndo, restore, rewrites, takeBack, toastChanged } from "./plants.ts";
 import { openPlant, route } from "./route.ts";
-import { saveLater } from "./saving.ts";
+import { discardEdit, saveLater } from "./saving.ts";
 import { mayWrite, token } from "./session.ts";
 import { findDraft, keepDraft } from "./storage.ts";
 import { Submission } from "./submission.ts";
@@ -120,8 +120,7 @@ export class OpenPlant {
   }
 
   discard(): void {
-    keepDraft(this.id, undefined);
-    saveLater(this.id, undefined);
+    discardEdit(this.id);
     this.submission.trouble.value = undefined;
     this.#isStale.value = false;
   }

@@ -9,7 +9,7 @@ import { formatName } from "./format.ts";
 import { personal } from "./person.ts";
 import { openPlant } from "./route.ts";
 import { token } from "./session.ts";
-import { findDraft, listDrafts } from "./storage.ts";
+import { findDraft, keepDraft, listDrafts } from "./storage.ts";
 import { toast } from "./toasts.ts";
 
 interface LateSave {
@@ -24,14 +24,13 @@ export const waiting = personal<ReadonlyMap<bigint | "new", LateSave>>(new Map()
 /** A form in which nothing was typed is no edit. */
 export const edits = computed(() =>
   listDrafts().filter(([of, { name, tag, etag }]) =>
-    of === "new" ? name.trim() !== "" : etagOf({ id: BigInt(of), name, tag }) !== etag,
+    of === "new" ? name.trim() !== "" : etagOf({ id: of, name, tag }) !== etag,
   ),
 );
 
 /** How many edits signing out would lose. */
 export const unsaved = computed(
-  () =>
-    new Set([...edits.value.map(([of]) => of), ...Array.from(waiting.value.keys(), String)]).size,
+  () => new Set([...edits.value.map(([of]) => of), ...waiting.value.keys()]).size,
 );
 
 /** Undefined gives it up. */
@@ -40,6 +39,11 @@ export function saveLater(of: bigint | "new", save: LateSave | undefined): void 
   if (save === undefined) next.delete(of);
   else next.set(of, save);
   waiting.value = next;
+}
+
+export function discardEdit(of: bigint | "new"): void {
+  keepDraft(of, undefined);
+  saveLater(of, undefined);
 }
 
 async function send(of: bigint | "new", { plant, send: sendAgain }: LateSave): Promise<void> {

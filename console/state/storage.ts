@@ -95,8 +95,10 @@ export function keepDraft(of: bigint | "new", draft: Draft | undefined): void {
   keep("sessionStorage", DRAFTS, drafts.value);
 }
 
-export const listDrafts = (): (readonly [of: string, draft: Draft])[] =>
-  Object.entries(drafts.value).flatMap(([of, draft]) => (draft ? [[of, draft]] : []));
+export const listDrafts = (): (readonly [of: bigint | "new", draft: Draft])[] =>
+  Object.entries(drafts.value).flatMap(([of, draft]) =>
+    draft ? [[of === "new" ? of : BigInt(of), draft]] : [],
+  );
 
 export const peekDrafts = (): Drafts => drafts.peek();
 

@@ -10,8 +10,8 @@ import { clipName, formatName, quote } from "../state/format.ts";
 import { saveEdit } from "../state/plant.ts";
 import { addWithUndo } from "../state/plants.ts";
 import { openPlant } from "../state/route.ts";
-import { edits, saveLater } from "../state/saving.ts";
-import { type Draft, keepDraft } from "../state/storage.ts";
+import { discardEdit, edits } from "../state/saving.ts";
+import type { Draft } from "../state/storage.ts";
 import { fill, plural, t } from "../text/text.ts";
 import { Button } from "./controls.tsx";
 import { useSubmission } from "./form.tsx";
@@ -21,20 +21,13 @@ export const unsavedList = new Modal<object>();
 
 type Of = bigint | "new";
 
-const toOf = (of: string): Of => (of === "new" ? of : BigInt(of));
-
-function discard(of: Of): void {
-  keepDraft(of, undefined);
-  saveLater(of, undefined);
-}
-
 /** On the condition that nobody changed the plant since it was edited. */
 async function save(of: Of, draft: Draft): Promise<void> {
   const { name, tag } = draft;
   if (of === "new") {
     const id = findInt64(draft.id ?? "") ?? (await findFreeId(undefined));
     await addWithUndo({ id, name, tag });
-    return discard(of);
+    return discardEdit(of);
   }
   const found = await findPlant(of);
   if (found === undefined || found.etag !== draft.etag) throw await readConflict(of);
@@ -43,7 +36,7 @@ async function save(of: Of, draft: Draft): Promise<void> {
 
 export function UnsavedDialog(): JSX.Element | null {
   /** Why some were not saved. */
-  const faults = useSignal<ReadonlyMap<string, string>>(new Map());
+  const faults = useSignal<ReadonlyMap<Of, string>>(new Map());
   const { isBusy, run } = useSubmission();
   if (unsavedList.value === undefined) return null;
   const close = (): void => {
@@ -52,10 +45,10 @@ export function UnsavedDialog(): JSX.Element | null {
   };
   const saveAll = (): Promise<void> =>
     run(async () => {
-      const failed = new Map<string, string>();
+      const failed = new Map<Of, string>();
       for (const [of, draft] of edits.value)
         try {
-          await save(toOf(of), draft);
+          await save(of, draft);
         } catch (error) {
           failed.set(of, error instanceof Changed ? error.message : explain(error));
         }
@@ -74,8 +67,7 @@ export function UnsavedDialog(): JSX.Element | null {
                   fill(t.plants.notAdded, { name: quote(clipName(name)) })
                 ) : (
                   <>
-                    <span class="digits faint">{of}</span>{" "}
-                    {formatName({ id: BigInt(of), name, tag })}
+                    <span class="digits faint">{of}</span> {formatName({ id: of, name, tag })}
                   </>
                 )}
                 {faults.value.has(of) && <span class="field-fault"> {faults.value.get(of)}</span>}
@@ -85,12 +77,12 @@ export function UnsavedDialog(): JSX.Element | null {
                   kind="small"
                   onClick={() => {
                     close();
-                    openPlant(toOf(of));
+                    openPlant(of);
                   }}
                 >
                   {t.shared.open} <span class="visually-hidden">{name}</span>
                 </Button>
-                <Button kind="small" onClick={() => discard(toOf(of))}>
+                <Button kind="small" onClick={() => discardEdit(of)}>
                   {t.shell.discard} <span class="visually-hidden">{name}</span>
                 </Button>
               </div>
@@ -109,7 +101,7 @@ export function UnsavedDialog(): JSX.Element | null {
             kind="danger"
             disabled={isBusy.value || edits.value.length === 0}
             onClick={() => {
-              for (const [of] of edits.value) discard(toOf(of));
+              for (const [of] of edits.value) discardEdit(of);
               close();
             }}
           >
