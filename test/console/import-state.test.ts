@@ -2,9 +2,12 @@
 
 import { afterAll, beforeEach, expect, test } from "bun:test";
 import type { ImportRequest } from "../../console/import/messages.ts";
-import { openPage } from "./page.ts";
+import { startPage } from "./page.ts";
+import { grantToken, startShared, TEST_TOKEN } from "./service.ts";
 
-openPage("https://import.example/");
+const service = await startShared();
+startPage(`${service.url}/`);
+const other = await grantToken(service);
 const orders: ImportRequest[] = [];
 const working = new Set<object>();
 const { Worker: Real } = globalThis;
@@ -18,33 +21,32 @@ globalThis.Worker = class extends EventTarget {
 } as unknown as typeof Worker;
 afterAll(() => void (globalThis.Worker = Real));
 
-const { checkFile, chooseAnother, current, isImporting, startImport, startImports } =
+const { checkFile, chooseAnother, current, isImporting, startImport } =
   await import("../../console/import/state.ts");
 const { beginSession, endSession } = await import("../../console/state/session.ts");
 
 const signIn = (name: string, token: string): void =>
   beginSession({ token, identity: { name, scopes: ["plants:read", "plants:write"] } }, false);
 
-startImports();
 const file = new File(["id,name\n1,Rose\n"], "stock.csv");
 beforeEach(() => {
   chooseAnother();
-  signIn("Anna", "first");
+  signIn("Anna", TEST_TOKEN);
   orders.length = 0;
   checkFile(file);
 });
 
 test("a comparison is made again with another token of the same person", () => {
   endSession("expired");
-  signIn("Anna", "second");
-  expect(orders.map(({ token }) => token)).toEqual(["first", "second"]);
+  signIn("Anna", other);
+  expect(orders.map(({ token }) => token)).toEqual([TEST_TOKEN, other]);
   expect(orders[1]?.file).toBe(file);
   expect(working.size).toBe(1);
 });
 
 test("a comparison ends with another person, whatever ended the session before", () => {
   endSession("expired");
-  signIn("Bernd", "second");
+  signIn("Bernd", other);
   expect(current.value).toBeUndefined();
   expect([orders.length, working.size]).toEqual([1, 0]);
 });
@@ -52,6 +54,6 @@ test("a comparison ends with another person, whatever ended the session before",
 test("an import that runs survives the end of its token", () => {
   startImport({ file });
   endSession("expired");
-  signIn("Anna", "second");
+  signIn("Anna", other);
   expect([isImporting.value, orders.length, working.size]).toEqual([true, 2, 1]);
 });
