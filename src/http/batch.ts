@@ -42,8 +42,12 @@ const BLOCK_LENGTH_MAX = 512;
 const LINE_BYTES = 800;
 /** Plants that a dry run has changed so far, and that later lines see. Then it forgets the oldest. */
 const REHEARSED_MAX = 10_000;
+/** Characters of their names and tags. */
+const REHEARSED_CHARACTERS_MAX = 4_194_304;
 /** Lines of a dry run at a time: the stored plants that they concern may be far longer. */
 const LOOK_UPS_MAX = 64;
+/** A dry run reserves at most this share of the budget. */
+const REHEARSED_SHARE = 0.5;
 /** Results are sent in pieces of this length, or of one result. */
 const PIECE_CHARACTERS = 65_536;
 /** Memory per character of a plant. */
@@ -191,19 +195,30 @@ function createRehearsal(exchange: Exchange) {
       const { queueSecondsMax } = exchange.service.config;
       const rehearse = () => exchange.store.rehearse(writes, writer, earlier);
       const rehearsed = await retryWhileOverloaded(queueSecondsMax, rehearse);
-      for (const id of earlier.keys()) {
-        if (earlier.size <= REHEARSED_MAX) break;
+      let characters = sumLengths(earlier.values());
+      for (const [id, plant] of earlier) {
+        if (earlier.size <= REHEARSED_MAX && characters <= REHEARSED_CHARACTERS_MAX) break;
         earlier.delete(id);
+        characters -= lengthOf(plant);
       }
-      let bytes = earlier.size * LINE_BYTES;
-      for (const plant of earlier.values()) bytes += CHARACTER_BYTES * lengthOf(plant);
-      for (const { now } of rehearsed) bytes += CHARACTER_BYTES * lengthOf(now);
+      characters += sumLengths(rehearsed.map(({ now }) => now));
+      // 64 large plants may exceed the budget. They are in memory already, and a dry run fits beside small batches.
+      const bytes = Math.min(
+        earlier.size * LINE_BYTES + CHARACTER_BYTES * characters,
+        exchange.service.budget.bytesMax * REHEARSED_SHARE,
+      );
       exchange.reserve(exchange.bytesKept - rehearsal.bytesHeld + bytes);
       rehearsal.bytesHeld = bytes;
       return rehearsed;
     },
   };
   return rehearsal;
+}
+
+function sumLengths(plants: Iterable<Plant | undefined>): number {
+  let characters = 0;
+  for (const plant of plants) characters += lengthOf(plant);
+  return characters;
 }
 
 async function* writeLines(batch: Batch, signal: AbortSignal) {
@@ -476,7 +491,7 @@ export const batchOperations: Endpoints = {
       "either every line succeeds, or nothing is stored, and the answer is the error of the first line that failed, " +
       "with a message that begins with `line`, its number and a colon. If the answer was lost, send it again. " +
       "With `upsert=true` and `Prefer: respond-async`, a batch no larger than one body is a job that the service finishes without the client: `GET /jobs` shows it, `DELETE /jobs` stops it. It also needs `plants:read`. If one line is not a plant, all are refused, with such a message. " +
-      `With \`dry_run=true\` nothing is changed: each line gets the result that it would have, with the plant that it would replace or remove as \`now\`. Limits of the whole store, such as a full disk, are not checked. A line sees what the lines before it would do, as far as the last ${REHEARSED_MAX} plants that they would change. It also needs \`plants:read\`, is no job, and refuses \`atomic=true\`. ` +
+      `With \`dry_run=true\` nothing is changed: each line gets the result that it would have, with the plant that it would replace or remove as \`now\`. Limits of the whole store, such as a full disk, are not checked. A line sees what the lines before it would do, as far as the last ${REHEARSED_MAX} plants that they would change, with ${REHEARSED_CHARACTERS_MAX} characters. It also needs \`plants:read\`, is no job, and refuses \`atomic=true\`. ` +
       `Limits: ${config.bodyBytesMax} bytes per array; any number of lines, ${recordBytesMaxOf(config)} bytes per line, ` +
       `${config.readSecondsMax} s between two chunks. ` +
       `A client that sends everything before it reads must send \`Prefer: return=minimal\` with its lines. It gets the results of the first ${REFUSED_SHOWN_MAX} refused lines ` +

@@ -7,7 +7,7 @@ import { catalogue } from "../../src/domain/errors.ts";
 import { Exchange } from "../../src/http/exchange.ts";
 import { EventReader } from "../support/events.ts";
 import { expectError } from "../support/expect.ts";
-import { lines as makeLines, makeTemporaryFolder } from "../support/folder.ts";
+import { lines as makeLines, makeTemporaryFolder, parseLines } from "../support/folder.ts";
 import { limits } from "../support/limits.ts";
 import {
   bearer,
@@ -203,7 +203,8 @@ test.each([
 );
 
 test("a dry run that shows large plants sends them in pieces, and holds no more than one look-up", async () => {
-  await using service = await startWithLargePlants();
+  await using service = await startService();
+  await storePlants(service, 10, LARGE_NAME);
   const lines = Array.from({ length: 10 }, (_, id) => `{"id":${id},"name":"a"}\n`);
   using watched = watchHeld();
   const headers = { "content-type": "application/x-ndjson" };
@@ -216,6 +217,36 @@ test("a dry run that shows large plants sends them in pieces, and holds no more 
   // And two pieces, in UTF-8.
   expect(watched.readMost()).toBeWithin(shown, shown + 7 * LARGE_NAME.length);
   await until("nothing is held", async () => (await readHeld(service)) === 0);
+});
+
+test("a dry run of large plants forgets the oldest, however many lines it has", async () => {
+  await using service = await startService();
+  const name = "x".repeat(500_000);
+  const line = (id: number): string => `{"id":${id},"name":"${id} ${name}"}\n`;
+  const body = [...Array.from({ length: 40 }, (_, id) => line(id)), line(39), line(0)].join("");
+  using watched = watchHeld();
+  const headers = { "content-type": "application/x-ndjson" };
+  const path = "/plants/batch?upsert=true&dry_run=true";
+  const answer = await (await send(service, "POST", path, { headers, body })).text();
+  const [recent, oldest] = parseLines(answer).slice(-2);
+  expect([recent, oldest]).toEqual([
+    { line: 41, status: 200, replayed: true },
+    { line: 42, status: 200 },
+  ]);
+  expect(watched.readMost()).toBeLessThan(24_000_000);
+});
+
+test("a dry run whose plants exceed the budget ends beside a small batch", async () => {
+  await using service = await startService({ PLANTSTORE_BODY_BYTES_TOTAL_MAX: "8000000" });
+  await storePlants(service, 20, LARGE_NAME);
+  const batch = await beginBatch(service, 100);
+  const lines = Array.from({ length: 20 }, (_, id) => `{"id":${id},"name":"a"}\n`);
+  const headers = { "content-type": "application/x-ndjson" };
+  const path = "/plants/batch?upsert=true&dry_run=true";
+  const answer = await send(service, "POST", path, { headers, body: lines.join("") });
+  const results = parseLines(await answer.text()) as { readonly status: number }[];
+  expect(results.map(({ status }) => status)).toEqual(Array.from({ length: 20 }, () => 200));
+  batch.abort();
 });
 
 test("while memory is short, metrics, health and small batches are served", async () => {
