@@ -24,7 +24,7 @@ import { fill, plural, t } from "../text/text.ts";
 import { arrived, gaps, untilFollowing } from "./feed.ts";
 import { formatName } from "./format.ts";
 import { type ListSource, PlantList, type Position, shift, toSort } from "./plant-list.ts";
-import { personal } from "./person.ts";
+import { personal, whenLeft } from "./person.ts";
 import { findPlace, isWhole, linkTo, openPlant, route } from "./route.ts";
 import { mayRead, token } from "./session.ts";
 import { announce, toast, toastDone, type Verb } from "./toasts.ts";
@@ -118,6 +118,10 @@ const COUNT_MS = 5_000;
 const STALE_MS = 2_000;
 let counting: ReturnType<typeof setTimeout> | undefined;
 let changedAtMs = Number.NEGATIVE_INFINITY;
+whenLeft(() => {
+  clearTimeout(counting);
+  counting = undefined;
+});
 
 /** Changes adjust the counts at once. A change that a count already had is then counted twice, until this. */
 function recountLater(): void {
@@ -141,8 +145,9 @@ function apply({ id, type, plant, before, time }: Change): void {
 export function startLists(): void {
   effect(() => {
     if (token.value === undefined) total.value = undefined;
-    if (!mayRead.value) return undefined;
+    // Also without a person: the next one has another list, even by the same token.
     const next = list.value;
+    if (!mayRead.value) return undefined;
     untracked(() => void show(next));
     return () => next.stop();
   });

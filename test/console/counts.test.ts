@@ -1,15 +1,15 @@
 /** The number of plants that a page shows, with a real service some of whose counts the test answers. */
 
 import { afterAll, expect, test } from "bun:test";
+import { list, total } from "../../console/state/plants.ts";
+import { follow } from "../../console/state/route.ts";
+import { beginSession } from "../../console/state/session.ts";
 import { until } from "../support/until.ts";
-import { openPage } from "./page.ts";
+import { startPage } from "./page.ts";
 import { startShared, TEST_TOKEN } from "./service.ts";
 
 const service = await startShared();
-openPage(`${service.url}/`);
-const { list, startLists, total } = await import("../../console/state/plants.ts");
-const { beginSession, endSession } = await import("../../console/state/session.ts");
-const { follow } = await import("../../console/state/route.ts");
+startPage(`${service.url}/`);
 
 /** As in plants.ts. */
 const COUNT_MS = 5_000;
@@ -25,16 +25,12 @@ Object.assign(globalThis, {
   setTimeout: (run: () => void, ms: number) =>
     ms === COUNT_MS ? recounts.push(run) : wait(run, ms),
 });
-afterAll(() => {
-  endSession("left");
-  Object.assign(globalThis, { fetch: send, setTimeout: wait });
-});
+afterAll(() => void Object.assign(globalThis, { fetch: send, setTimeout: wait }));
 
 test("a count that failed is repeated", async () => {
   await service.store.createPlants([{ id: 1n, name: "Rose", tag: undefined }]);
   answers.push(() => new Response("{}", { status: 503 }));
   beginSession({ token: TEST_TOKEN, identity }, false);
-  startLists();
   await until("it is to be repeated", () => recounts.length > 0);
   expect(total.value).toBeUndefined();
   recounts.shift()?.();

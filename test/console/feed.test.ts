@@ -5,7 +5,7 @@ import { findNamesake } from "../../console/api/plants.ts";
 import { untilFollowing } from "../../console/state/feed.ts";
 import { list } from "../../console/state/plants.ts";
 import { route } from "../../console/state/route.ts";
-import { beginSession } from "../../console/state/session.ts";
+import { beginSession, endSession } from "../../console/state/session.ts";
 import { act, toasts } from "../../console/state/toasts.ts";
 import { until } from "../support/until.ts";
 import { setHidden, startPage } from "./page.ts";
@@ -59,4 +59,11 @@ test("a store that was restored is listed as it is now, and said, though nothing
   await until("it is said", () =>
     toasts.value.some(({ text }) => text.startsWith("Changes were missed: the store was restored")),
   );
+});
+
+test("a person who signs out and in again, by the same token, has the list again", async () => {
+  endSession("left");
+  await restored.store.createPlants([plant(4, "Meanwhile")]);
+  beginSession({ token: TEST_TOKEN, identity }, false);
+  await until("it is read again", () => listNames().join() === "Rosa,Before,Meanwhile");
 });
