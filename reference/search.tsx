@@ -2,7 +2,8 @@
 
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect } from "preact/hooks";
+import { Combobox } from "../console/view/combobox.tsx";
 
 export interface Entry {
   readonly kind: string;
@@ -34,16 +35,17 @@ function findEntries(entries: readonly Entry[], text: string): readonly Entry[] 
 const isTyping = (target: EventTarget | null): boolean =>
   target instanceof HTMLElement && target.matches("input, textarea, select");
 
+const field = (): HTMLInputElement | null => document.querySelector("#find");
+
 export function Search({ entries }: { readonly entries: readonly Entry[] }): JSX.Element {
   const text = useSignal("");
   const active = useSignal(0);
-  const input = useRef<HTMLInputElement>(null);
   const found = findEntries(entries, text.value);
   useEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
       if (event.key !== "/" || event.ctrlKey || event.metaKey || isTyping(event.target)) return;
       event.preventDefault();
-      input.current?.select();
+      field()?.select();
     };
     document.addEventListener("keydown", onKey);
     return () => document.removeEventListener("keydown", onKey);
@@ -53,18 +55,8 @@ export function Search({ entries }: { readonly entries: readonly Entry[] }): JSX
   };
   const open = ({ address }: Entry): void => {
     close();
-    input.current?.blur();
+    field()?.blur();
     location.hash = address;
-  };
-  const press = (event: KeyboardEvent): void => {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const entry = found[active.value];
-    if (step !== undefined && found.length > 0)
-      active.value = (active.value + step + found.length) % found.length;
-    else if (event.key === "Enter" && entry !== undefined) open(entry);
-    else if (event.key === "Escape") close();
-    else return;
-    event.preventDefault();
   };
   return (
     <div
@@ -73,44 +65,35 @@ export function Search({ entries }: { readonly entries: readonly Entry[] }): JSX
         if (!currentTarget.contains(relatedTarget as Node | null)) close();
       }}
     >
-      <input
-        ref={input}
-        type="text"
-        role="combobox"
+      <Combobox
+        id="find"
         aria-label="Search operations, errors and settings"
         aria-keyshortcuts="/"
-        aria-expanded={text.value !== ""}
-        aria-controls="found"
-        aria-activedescendant={found.length > 0 ? `found-${active.value}` : undefined}
-        autocomplete="off"
-        spellcheck={false}
+        listLabel="Found"
         placeholder="Search ( / )"
         value={text.value}
-        onInput={(event) => {
-          text.value = event.currentTarget.value;
+        options={found}
+        active={active}
+        show={({ kind, title, note }) => (
+          <>
+            <small>{kind}</small>
+            <span>
+              <strong>{title}</strong> <small>{note}</small>
+            </span>
+          </>
+        )}
+        onInput={({ currentTarget: { value } }) => {
+          text.value = value;
           active.value = 0;
         }}
-        onKeyDown={press}
+        onPick={open}
+        onEnter={() => {
+          const entry = found[active.value];
+          if (entry !== undefined) open(entry);
+        }}
+        onEscape={close}
       />
-      <div id="found" class="found" role="listbox" aria-label="Found" hidden={text.value === ""}>
-        {found.map((entry, at) => (
-          <div
-            key={entry.address}
-            id={`found-${at}`}
-            role="option"
-            aria-selected={at === active.value}
-            // Before the field loses the focus, which closes the list.
-            onMouseDown={(event) => event.preventDefault()}
-            onClick={() => open(entry)}
-          >
-            <small>{entry.kind}</small>
-            <span>
-              <strong>{entry.title}</strong> <small>{entry.note}</small>
-            </span>
-          </div>
-        ))}
-        {found.length === 0 && <p role="status">Nothing is called that.</p>}
-      </div>
+      {text.value !== "" && found.length === 0 && <p role="status">Nothing is called that.</p>}
     </div>
   );
 }

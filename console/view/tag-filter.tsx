@@ -8,6 +8,7 @@ import { call } from "../api/service.ts";
 import { formatTotal } from "../state/format.ts";
 import { refine, route } from "../state/route.ts";
 import { t } from "../text/text.ts";
+import { Combobox } from "./combobox.tsx";
 import { Button } from "./controls.tsx";
 import { focusField } from "./form.tsx";
 import { useLater } from "./read.ts";
@@ -73,12 +74,16 @@ export function TagFilter(): JSX.Element {
   // Until something is typed, all tags are offered.
   const isTyped = text.value !== (tag ?? "");
   const anyOrEmpty = tag === "" ? t.plants.theEmptyTag : t.plants.anyTag;
-  const options = isOpen.value ? findOptions(tags.value, isTyped ? text.value : "") : [];
+  const listOptions = (): readonly Option[] => findOptions(tags.value, isTyped ? text.value : "");
   const open = (): void => {
     if (isOpen.value) return;
     isOpen.value = true;
     active.value = -1;
     loading.current = read("").catch(() => undefined);
+  };
+  const close = (): void => {
+    isOpen.value = false;
+    text.value = tag ?? "";
   };
   const pick = (picked: Option | undefined): void => {
     isOpen.value = false;
@@ -87,50 +92,24 @@ export function TagFilter(): JSX.Element {
     refine({ tag: picked?.tag, tagged: isUntagged ? false : undefined });
   };
   /** Picks the active option, or a tag that is not listed, which has to be typed in full. */
-  const pickTyped = async (typed: string): Promise<void> => {
+  const enter = async (): Promise<void> => {
+    const typed = text.value;
     // Enter may come before the tags.
-    if (tags.value.length === 0) await loading.current;
-    if (isOpen.value && text.value === typed)
-      pick(findOptions(tags.value, typed)[active.value] ?? { tag: typed });
-  };
-  const move = (by: number): void => {
-    open();
-    active.value = Math.max(0, Math.min(active.value + by, options.length - 1));
-    document.querySelector(`#tag-option-${active.value}`)?.scrollIntoView({ block: "nearest" });
-  };
-  const onKeyDown = (event: KeyboardEvent): void => {
-    if (event.isComposing) return;
-    if (event.key === "ArrowDown") move(isOpen.value ? 1 : 0);
-    else if (event.key === "ArrowUp") move(-1);
-    else if (event.key === "Enter" && isTyped && text.value !== "") void pickTyped(text.value);
-    else if (event.key === "Enter" && options[active.value] !== undefined)
-      pick(options[active.value]);
-    else if (event.key === "Enter" && text.value === "") pick(undefined);
-    else if (event.key === "Escape" && isOpen.value) {
-      isOpen.value = false;
-      text.value = tag ?? "";
-    } else if (event.key === "Escape") focusList();
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
+    if (isTyped && tags.value.length === 0) await loading.current;
+    if (!isOpen.value || text.value !== typed) return;
+    pick(listOptions()[active.value] ?? (typed === "" ? undefined : { tag: typed }));
   };
   return (
     <div class="tag-filter with-button">
-      <input
+      <Combobox
         id="tag-filter"
-        type="text"
-        role="combobox"
         aria-label={t.plants.filterByTag}
-        aria-autocomplete="list"
-        aria-expanded={options.length > 0 ? "true" : "false"}
-        aria-controls="tag-options"
-        aria-activedescendant={
-          options[active.value] === undefined ? undefined : `tag-option-${active.value}`
-        }
+        listLabel={t.plants.tagsInUse}
         placeholder={tagged === undefined ? anyOrEmpty : t.plants.tagged[`${tagged}`]}
-        autocomplete="off"
-        spellcheck={false}
         value={text.value}
+        options={isOpen.value ? listOptions() : []}
+        active={active}
+        show={showOption}
         onClick={open}
         onInput={({ currentTarget: { value } }) => {
           open();
@@ -138,34 +117,16 @@ export function TagFilter(): JSX.Element {
           text.value = value;
           if (value === "") refine({ tag: undefined });
         }}
-        onKeyDown={onKeyDown}
+        onOpen={open}
+        onPick={pick}
+        onEnter={() => void enter()}
+        onEscape={() => (isOpen.value ? close() : focusList())}
         onBlur={() => {
           const isTag = tags.value.some((each) => each.tag === text.value);
           if (isTyped && text.value !== "" && isTag) pick({ tag: text.value });
-          isOpen.value = false;
-          if (!isTag) text.value = tag ?? "";
+          else close();
         }}
       />
-      <ul class="options" id="tag-options" role="listbox" aria-label={t.plants.tagsInUse}>
-        {options.map((option, index) => (
-          <li
-            key={option.tag ?? "\0"}
-            id={`tag-option-${index}`}
-            role="option"
-            aria-selected={index === active.value ? "true" : "false"}
-            // The field keeps the focus.
-            onPointerDown={(event) => event.preventDefault()}
-            onClick={() => pick(option)}
-          >
-            <span class="cut">
-              {option.tag || (
-                <i>{option.tag === "" ? t.plants.theEmptyTag : t.plants.tagged.false}</i>
-              )}
-            </span>
-            {"count" in option && <small>{formatTotal(option)}</small>}
-          </li>
-        ))}
-      </ul>
       {(tag ?? tagged) !== undefined && (
         <Button
           kind="plain"
@@ -180,3 +141,12 @@ export function TagFilter(): JSX.Element {
     </div>
   );
 }
+
+const showOption = (option: Option): JSX.Element => (
+  <>
+    <span class="cut">
+      {option.tag || <i>{option.tag === "" ? t.plants.theEmptyTag : t.plants.tagged.false}</i>}
+    </span>
+    {"count" in option && <small>{formatTotal(option)}</small>}
+  </>
+);

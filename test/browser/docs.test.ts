@@ -221,7 +221,7 @@ describeInBrowser("the API reference", () => {
     }
     await user.press("/");
     await page.keyboard.type("token");
-    await user.press("ArrowDown", { element: '#found-1[aria-selected="true"]' });
+    await user.press("ArrowDown", { element: '#find-option-1[aria-selected="true"]' });
     await user.press("Escape");
     expect(await search.inputValue()).toBe("");
 
