@@ -14,6 +14,7 @@ import type {
   RevertRange,
   Upsert,
 } from "../../client/client.ts";
+import { sleep } from "../../client/retry.ts";
 import { nameBatch } from "../../src/domain/change.ts";
 import { pickFilter } from "../../src/domain/filter.ts";
 import type { Plant } from "../../src/domain/plant.ts";
@@ -55,6 +56,8 @@ export type Task =
 
 /** Most outages are over within seconds. A job continues after them. */
 const RETRYING = { delaysMs: [300, 900, 3_000] };
+/** While the service runs as many jobs as it may, it is asked again this often. */
+const FULL_MS = 2_000;
 /** Fewer plants are done before a note is read. */
 const NOTED_MIN = 100;
 /** Up to this many changes arrive over the feed. After more, the list is reloaded. */
@@ -91,6 +94,8 @@ interface Action extends Order {
   isStopping: boolean;
   /** The service has the last job, and finishes without the page. Undefined while that job is sent. */
   isWithService: boolean | undefined;
+  /** The service runs as many jobs as it may. */
+  isWaiting: boolean;
   readonly stopping: AbortController;
   /** The list that the plants were selected in, and the selection. */
   readonly shown: typeof list.value;
@@ -137,6 +142,7 @@ async function run(order: Order, known?: ServiceJob, shown = list.value): Promis
     left: [],
     isStopping: false,
     isWithService: known && true,
+    isWaiting: false,
     stopping: new AbortController(),
     shown,
     selected: shown.selection.peek(),
@@ -238,31 +244,43 @@ async function follow(
     action.settled = settled + plants;
     action.skipped = skipped + changedSince + refused;
     action.isWithService ??= true;
+    action.isWaiting = false;
     report(action);
   };
   const { batch, stopping, left } = action;
   const onLeft = (plant: RevertLeft): void => void left.push(plant);
   const { signal: ended } = stopping;
   const options = { ...RETRYING, batch, signal: ended, respondAsync: true, onLeft };
-  note(await send({ ...options, onProgress: note }));
+  for (;;)
+    try {
+      return note(await send({ ...options, onProgress: note }));
+    } catch (error) {
+      if (!isReason(error, "jobs_full")) throw error;
+      action.isWaiting = true;
+      report(action);
+      await sleep(FULL_MS, ended);
+    }
 }
 
 function report(action: Action): void {
   if (current !== action) return;
-  const { task, total, settled, isStopping } = action;
+  const { task, total, settled, isStopping, isWaiting } = action;
+  const text = isWaiting ? t.plants.waitsForOthers : t.plants.doing[task.kind];
   const progress =
     total === undefined
       ? formatCount(settled)
       : fill(t.plants.progressOf, { count: Math.min(settled, total), total });
   work.value = {
-    text: fill(isStopping ? t.plants.stopping : t.plants.doing[task.kind], { progress }),
+    text: fill(isStopping ? t.plants.stopping : text, { progress }),
     done: total === undefined ? undefined : Math.min(1, settled / total),
     note: describeClosing(action),
     stop: () => void stop(action),
   };
 }
 
-function describeClosing({ isWithService, total = NOTED_MIN + 1 }: Action): string | undefined {
+function describeClosing(action: Action): string | undefined {
+  const { isWithService, isWaiting, total = NOTED_MIN + 1 } = action;
+  if (isWaiting) return t.plants.keepOpen;
   if (total <= NOTED_MIN || isWithService === undefined) return undefined;
   return isWithService ? t.plants.continuesAlone : t.plants.keepOpen;
 }

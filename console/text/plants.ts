@@ -850,6 +850,12 @@ export const plants = {
     fr: "Arrêt… {progress}",
     es: "Deteniendo… {progress}",
   },
+  waitsForOthers: {
+    en: "Waiting for other actions to end… {progress}",
+    de: "Wartet auf das Ende anderer Aktionen … {progress}",
+    fr: "En attente de la fin d’autres actions… {progress}",
+    es: "Esperando a que terminen otras acciones… {progress}",
+  },
   progressOf: {
     en: "{count} of {total}",
     de: "{count} von {total}",

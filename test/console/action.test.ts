@@ -1,6 +1,7 @@
 /** Bulk actions and undos as jobs of a real service, without a page. */
 
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { Client } from "../../client/client.ts";
 import { isUnsent, startAction, work } from "../../console/state/action.ts";
 import { list } from "../../console/state/plants.ts";
 import { follow } from "../../console/state/route.ts";
@@ -166,6 +167,32 @@ describe("an action that runs", () => {
     // The last page did not hear of its end.
     reload();
     await untilSaid("Changed 3 plants.");
+  });
+
+  test("waits while the service runs as many jobs as it may, says so, and can be stopped", async () => {
+    const [first, ...others] = (await sow(5)) as [Plant, ...Plant[]];
+    const held = holdWrites();
+    const client = new Client(`${service.url}/`, TEST_TOKEN);
+    const jobs = others.map((plant) =>
+      client.upsertByJob([{ ...plant, tag: "long" }], { batch: `long ${plant.id}` }),
+    );
+    await until("all places are taken", async () => {
+      const running = (await store.listJobs()).filter(({ state }) => state === "running");
+      return running.length === others.length;
+    });
+    const untilWaiting = (): Promise<void> =>
+      until("it waits", () => work.value?.text.startsWith("Waiting for other actions") === true);
+    startAction({ kind: "tag", tag: "given up" }, { plants: [first] }, 1);
+    await untilWaiting();
+    expect(isUnsent()).toBe(true);
+    work.value?.stop();
+    await untilSaid("Stopped.");
+    startAction({ kind: "tag", tag: "short" }, { plants: [first] }, 1);
+    await untilWaiting();
+    held.release();
+    await untilSaid("Changed 1 plant.");
+    expect(await findTag(Number(first.id))).toBe("short");
+    await Promise.all(jobs);
   });
 
   test("ends with its person: the next one hears nothing of it", async () => {
