@@ -5,24 +5,15 @@
 
 import { signal, useSignal } from "@preact/signals";
 import type { JSX, TargetedKeyboardEvent } from "preact";
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { Change, RevertRange } from "../../client/client.ts";
 import { nameBatch } from "../../src/domain/change.ts";
 import { findInt64 } from "../../src/domain/json.ts";
-import { readBack } from "../api/changes.ts";
-import { call, isAbort } from "../api/service.ts";
-import { arrived, findNewest, gaps, untilFollowing } from "../state/feed.ts";
+import { call } from "../api/service.ts";
+import { arrived, findNewest, gaps } from "../state/feed.ts";
 import { formatName, formatTime, quote } from "../state/format.ts";
-import {
-  addNewer,
-  addOlder,
-  type Counts,
-  foldOf,
-  isRun,
-  isShown,
-  type Line,
-  sumOf,
-} from "../state/journal.ts";
+import { type Counts, isRun, type Line, sumOf } from "../state/journal.ts";
+import { JournalLines } from "../state/lines.ts";
 import { type ChangeFilter, follow, linkTo, linkToChanges, route } from "../state/route.ts";
 import { mayWrite } from "../state/session.ts";
 import { findTimeMs } from "../../src/domain/time.ts";
@@ -42,10 +33,6 @@ import { useCounts } from "./counts.ts";
 import { describeCounts, explainHistory, toPlant, Version } from "./history.tsx";
 import { later } from "./later.tsx";
 import { useLater } from "./read.ts";
-
-const PAGE_LENGTH = 100;
-/** Past this many lines, new changes are not added. */
-const LINES_MAX = 1000;
 
 const ChangesPicture = later(async () => (await import("./changes-picture.tsx")).ChangesPicture);
 
@@ -300,84 +287,19 @@ const none = { title: t.changes.none, text: t.changes.noneHint };
 const noMatch = { title: t.shared.noMatch, text: t.changes.noMatchHint };
 
 function Lines({ filter }: { readonly filter: ChangeFilter }): JSX.Element {
-  const lines = useSignal<readonly Line[]>([]);
-  /** The cursor of the older changes; undefined at the start of the journal. */
-  const next = useSignal<number | undefined>(0);
-  const isLoading = useSignal(true);
-  const failure = useSignal<unknown>(undefined);
-  const left = useRef(new AbortController());
-  /** The newest change that is shown, and those that arrived while the first page was read. */
-  const newest = useRef(-1);
-  const late = useRef<Change[]>([]);
-  const isBehind = useSignal(false);
-  const fold = foldOf(filter);
-  /** The oldest change that was read. */
-  const oldest = useRef<Change>(undefined);
-  /** Plants that changed since, also where a filter or a line for many hides it, with the number of the change. */
-  const since = useSignal<ReadonlyMap<bigint, number>>(new Map());
-
-  const loadMore = async (): Promise<void> => {
-    isLoading.value = true;
-    failure.value = undefined;
-    const { type, ...query } = filter;
-    const wanted = {
-      ...query,
-      types: type && [type],
-      fold,
-      limit: PAGE_LENGTH,
-    };
-    const end = lines.value.length + PAGE_LENGTH / 2;
-    try {
-      await untilFollowing();
-      // A page may have only more of a batch that is shown.
-      while (next.value !== undefined && lines.value.length < end) {
-        const page = await readBack({ ...wanted, after: next.value }, left.current.signal);
-        if (newest.current === -1) newest.current = page.changes[0]?.seq ?? 0;
-        lines.value = addOlder(lines.value, page.changes, fold, oldest.current);
-        oldest.current = page.changes.at(-1) ?? oldest.current;
-        next.value = page.next;
-      }
-    } catch (error) {
-      if (isAbort(error)) return;
-      failure.value = error;
-    }
-    isLoading.value = false;
-    accept();
-  };
-  const accept = (): void => {
-    if (newest.current === -1) return;
-    const fresh = late.current.splice(0).filter(({ seq }) => seq > newest.current);
-    newest.current = fresh.at(-1)?.seq ?? newest.current;
-    if (fresh.length === 0) return;
-    if (lines.value.length >= LINES_MAX) isBehind.value = true;
-    else lines.value = addNewer(lines.value, fresh, fold);
-  };
-  const reload = (): void => {
-    lines.value = [];
-    next.value = 0;
-    newest.current = -1;
-    oldest.current = undefined;
-    isBehind.value = false;
-    void loadMore();
-  };
+  const journal = useMemo(() => new JournalLines(filter), []);
+  const { lines, next, isLoading, failure, isBehind, since } = journal;
   useEffect(() => {
-    void loadMore();
-    return () => left.current.abort();
+    void journal.loadMore();
+    return () => journal.stop();
   }, []);
-  useEffect(() => {
-    const ids = new Set(lines.value.map(({ change }) => change.id));
-    const again = arrived.value.filter(({ id }) => ids.has(id));
-    if (again.length > 0)
-      since.value = new Map([...since.value, ...again.map(({ id, seq }) => [id, seq] as const)]);
-    late.current.push(...arrived.value.filter((change) => isShown(filter, change)));
-    accept();
-  }, [arrived.value]);
+  useEffect(() => journal.hear(arrived.value), [arrived.value]);
 
   if (failure.value !== undefined && lines.value.length === 0)
     return <Notice kind="warning" title={explainHistory(failure.value)} />;
   return (
     <>
-      {isBehind.value && <Button onClick={reload}>{t.changes.showNewest}</Button>}
+      {isBehind.value && <Button onClick={() => journal.reload()}>{t.changes.showNewest}</Button>}
       {lines.value.length > 0 && (
         <Table
           label={t.shell.views.changes}
@@ -396,7 +318,7 @@ function Lines({ filter }: { readonly filter: ChangeFilter }): JSX.Element {
       {isLoading.value ? (
         <p class="faint late">{t.shared.loading}</p>
       ) : next.value !== undefined ? (
-        <Button onClick={() => void loadMore()}>{t.changes.showMore}</Button>
+        <Button onClick={() => void journal.loadMore()}>{t.changes.showMore}</Button>
       ) : lines.value.length > 0 ? (
         <p class="faint">{t.changes.noOlder}</p>
       ) : (
