@@ -95,6 +95,12 @@ async function readIds(
   return joinIds(blocks);
 }
 
+/**
+ * Not every browser notices that a file was changed since it was chosen. Plants that another reading lacked may be in it
+ * now, and would be removed.
+ */
+class OtherFile extends Error {}
+
 /** What a comparison finds in the store. */
 interface Found {
   readonly differences: Difference[];
@@ -134,11 +140,15 @@ async function run(order: ImportRequest): Promise<void> {
     const send = createSend(order, client, ids, found);
     const judge = createJudge(ids, send);
     const begun = done;
+    let read = 0;
     for await (const records of readRecords(file, reading, limits, tally.onHeading)) {
       stopping.signal.throwIfAborted();
+      const rows = listSound(records);
+      read += rows.length;
+      if (rows.some(({ plant }) => findPlace(ids, plant.id) === -1)) throw new OtherFile();
       const fates: Fates = new Map();
       try {
-        await judge(listSound(records), (plant, fate) => {
+        await judge(rows, (plant, fate) => {
           isWaiting = false;
           fates.set(plant, fate);
         });
@@ -148,6 +158,7 @@ async function run(order: ImportRequest): Promise<void> {
       counts.counted += records.length;
       done = begun + (1 - begun) * position.share;
     }
+    if (read !== ids.length) throw new OtherFile();
     if (isWhole && isComparison)
       for await (const plants of client.exportBlocks({}, { signal: stopping.signal })) {
         const lacking = plants.filter(({ id }) => findPlace(ids, id) === -1);

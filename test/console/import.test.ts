@@ -121,6 +121,22 @@ test("ids are exact to the ends of int64, and plants that the file lacks are rem
   expect(await service.findPlant(2n ** 53n)).toBeDefined();
 });
 
+test.each([
+  ["has a row more", ["61,Fern,", "62,Moss,"]],
+  ["has a row less", []],
+  ["has another row", ["62,Moss,"]],
+])("of a file that %s than what was compared, nothing is removed", async (_what, rows) => {
+  await put(61n, "Fern");
+  await put(62n, "Moss");
+  const compared = await work({ file: toFile(["60,Ivy,", "61,Fern,"]), isWhole: true });
+  expect(compared.missing?.some(({ id }) => id === 62n)).toBe(true);
+  const file = toFile(["60,Ivy,", ...rows]);
+  const stored = await store({ ...compared, file }, { isWhole: true });
+  expect(stored).toMatchObject({ ending: "failed", removed: 0 });
+  expect(stored.failure).toContain("can no longer be read");
+  expect(await service.findPlant(62n)).toBeDefined();
+});
+
 test("a token with tags foresees what it will be refused, and learns nothing of other plants", async () => {
   await put(71n, "Hidden", "tree");
   await put(72n, "Seen", "herb");
