@@ -70,7 +70,11 @@ function press(key: string): boolean {
   if (part instanceof HTMLInputElement) selectField(part);
   // At once, because the next key may come before `hashchange` fires.
   else if (part instanceof HTMLAnchorElement) follow(part.hash);
-  else part.click();
+  else {
+    // Tab leads from its button into a menu.
+    if (part.hasAttribute("popovertarget")) part.focus();
+    part.click();
+  }
   if (key === "/") selectSearch();
   return true;
 }

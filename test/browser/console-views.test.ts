@@ -231,6 +231,8 @@ describeInBrowser("in the console,", () => {
     // Beside the list, letters are keys again.
     await user.press("Escape c", { heading: "Changes" });
     await user.press("m", { text: "API reference" });
+    await page.keyboard.press("Tab");
+    await user.untilSo("document.activeElement.closest('.menu-panel') !== null");
     await user.press("Escape /", { element: "#search:focus" });
     expect(await page.evaluate<string>(`localStorage.getItem("plantstore.shortcuts /")`)).toBe(
       '"on"',
