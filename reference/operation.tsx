@@ -1,7 +1,7 @@
 /** One operation: its parameters, its request in code, a form that sends it, and its answers. */
 
 import { effect, signal, useComputed, useSignal } from "@preact/signals";
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { keep, recall } from "../console/state/storage.ts";
 import { Button, Choice, Field, Form, Terms } from "../console/view/controls.tsx";
@@ -50,9 +50,47 @@ export const Method = ({ of: method }: { readonly of: string }): JSX.Element => 
   <span class={`method method-${method}`}>{method.toUpperCase()}</span>
 );
 
+interface CardProps {
+  readonly of: Operation;
+  readonly label: string;
+  readonly children: ComponentChildren;
+}
+
+const Card = ({ of, label, children }: CardProps): JSX.Element => (
+  <section class="card" id={addressOf(of)} aria-label={label}>
+    <h3>{of.summary}</h3>
+    <p>
+      <Method of={of.method} /> <code>{of.path}</code> <small>{of.operationId}</small>
+    </p>
+    <Markdown text={of.description ?? ""} />
+    {children}
+    {of.requestBody !== undefined && (
+      <details>
+        <summary>Request body</summary>
+        <Contents of={of.requestBody.content} />
+      </details>
+    )}
+    <Answers responses={of.responses ?? {}} />
+  </section>
+);
+
 export function OperationCard({ operation }: { readonly operation: Operation }): JSX.Element {
-  const { path, method, operationId, parameters = [], requestBody, responses = {} } = operation;
-  const name = `${method} ${path}`;
+  const name = `${operation.method} ${operation.path}`;
+  return (
+    <Card of={operation} label={name}>
+      <Trial of={operation} name={name} />
+    </Card>
+  );
+}
+
+interface TrialProps {
+  readonly of: Operation;
+  readonly name: string;
+}
+
+/** A request to fill in and send, beside the code that sends it. */
+function Trial({ of: operation, name }: TrialProps): JSX.Element {
+  const { operationId, parameters = [], requestBody, responses = {} } = operation;
   const values = useSignal(exampleValues(operation));
   const sent = useSignal<Sent | undefined>(undefined);
   /** Required fields that were empty when the request was about to be sent. */
@@ -110,94 +148,67 @@ export function OperationCard({ operation }: { readonly operation: Operation }):
     ([title, value]) => [formatExample(value), title] as const,
   );
   return (
-    <section class="card" id={addressOf(operation)} aria-label={name}>
-      <h3>{operation.summary}</h3>
-      <p>
-        <Method of={method} /> <code>{path}</code> <small>{operationId}</small>
-      </p>
-      <Markdown text={operation.description ?? ""} />
-      <div class="columns">
-        <div>
-          <Form onSubmit={submit}>
-            {parameters.map((parameter) => (
-              <ParameterField key={parameter.name} of={parameter} bound={bind(parameter.name)} />
-            ))}
-            {requestBody !== undefined && (
-              <>
-                {bodies.length > 1 && (
-                  <Choice
-                    {...bind("body")}
-                    id={`${operationId}-example`}
-                    label="Example"
-                    options={bodies}
-                  />
-                )}
-                <Field
+    <div class="columns">
+      <div>
+        <Form onSubmit={submit}>
+          {parameters.map((parameter) => (
+            <ParameterField key={parameter.name} of={parameter} bound={bind(parameter.name)} />
+          ))}
+          {requestBody !== undefined && (
+            <>
+              {bodies.length > 1 && (
+                <Choice
                   {...bind("body")}
-                  control="textarea"
-                  label="Request body"
-                  note={requestBody.description && markCode(requestBody.description)}
-                  spellcheck={false}
+                  id={`${operationId}-example`}
+                  label="Example"
+                  options={bodies}
                 />
-              </>
-            )}
-            {choose("Content-Type", "Content type", requestBody?.content)}
-            {choose("Accept", "Accept", success?.content)}
-            {now.value !== "" && (
-              <Choice
-                {...bind("from")}
-                id={`${operationId}-start`}
-                label="Example"
-                options={[
-                  [now.value, "changes from now on"],
-                  ["", "the history, then new changes"],
-                ]}
+              )}
+              <Field
+                {...bind("body")}
+                control="textarea"
+                label="Request body"
+                note={requestBody.description && markCode(requestBody.description)}
+                spellcheck={false}
               />
-            )}
-            <div class="form-actions">
-              <Button kind="main" type="submit">
-                Send request
-              </Button>
-              {sent.value?.stop !== undefined && <Button onClick={sent.value.stop}>Stop</Button>}
-            </div>
-          </Form>
-          {sent.value !== undefined && <Live name={name} sent={sent.value} />}
-        </div>
-        <Samples name={name} request={request.value} masked={masked.value} />
+            </>
+          )}
+          {choose("Content-Type", "Content type", requestBody?.content)}
+          {choose("Accept", "Accept", success?.content)}
+          {now.value !== "" && (
+            <Choice
+              {...bind("from")}
+              id={`${operationId}-start`}
+              label="Example"
+              options={[
+                [now.value, "changes from now on"],
+                ["", "the history, then new changes"],
+              ]}
+            />
+          )}
+          <div class="form-actions">
+            <Button kind="main" type="submit">
+              Send request
+            </Button>
+            {sent.value?.stop !== undefined && <Button onClick={sent.value.stop}>Stop</Button>}
+          </div>
+        </Form>
+        {sent.value !== undefined && <Live name={name} sent={sent.value} />}
       </div>
-      {requestBody !== undefined && (
-        <details>
-          <summary>Request body</summary>
-          <Contents of={requestBody.content} />
-        </details>
-      )}
-      <Answers responses={responses} />
-    </section>
+      <Samples name={name} request={request.value} masked={masked.value} />
+    </div>
   );
 }
 
 /** An event that a webhook gets: a request that the service sends. */
-export function EventCard({ event }: { readonly event: Operation }): JSX.Element {
-  const { path, method, operationId, summary, description, parameters = [] } = event;
-  return (
-    <section class="card" id={addressOf(event)} aria-label={path}>
-      <h3>{summary}</h3>
-      <p>
-        <Method of={method} /> <code>{path}</code> <small>{operationId}</small>
-      </p>
-      <Markdown text={description ?? ""} />
-      <Terms
-        class="answers"
-        of={parameters.map((one) => [one.name, markCode(one.description ?? "")])}
-      />
-      <details>
-        <summary>Request body</summary>
-        <Contents of={event.requestBody?.content ?? {}} />
-      </details>
-      <Answers responses={event.responses ?? {}} />
-    </section>
-  );
-}
+export const EventCard = ({ event }: { readonly event: Operation }): JSX.Element => (
+  <Card of={event} label={event.path}>
+    <Terms
+      class="answers"
+      of={(event.parameters ?? []).map((one) => [one.name, markCode(one.description ?? "")])}
+    />
+  </Card>
+);
 
 interface ParameterFieldProps {
   readonly of: Parameter;

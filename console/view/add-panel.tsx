@@ -128,6 +128,27 @@ const UseAsId = ({ onClick }: { readonly onClick: () => void }): JSX.Element => 
   </Button>
 );
 
+interface NameFieldProps {
+  readonly name: string;
+  readonly onText: (name: string) => void;
+}
+
+/** Says while it is typed that another plant has the name. */
+function NameField({ name, onText }: NameFieldProps): JSX.Element {
+  const namesake = useLookUp(name || undefined, (stopped) => findNamesake(name, stopped));
+  const { fault, note } = judgeText("name", name);
+  const link = namesake && (
+    <a href={linkTo(namesake.id)}>{fill(t.plants.plantOfId, { id: String(namesake.id) })}</a>
+  );
+  return (
+    <Field
+      {...{ id: "add-name", label: t.shared.name, value: name, onText, fault }}
+      required
+      note={link ? <>{rich(t.plants.namesake, { plant: link })}</> : note}
+    />
+  );
+}
+
 export function AddPanel(): JSX.Element {
   const draft = findDraft("new") ?? createDraft();
   const { name, tag } = draft;
@@ -146,7 +167,6 @@ export function AddPanel(): JSX.Element {
   const exactId = isRounded(id) ? undefined : findInt64(id.trim());
   const faults = findFaults(exactId, name, tag, findLimits()) ?? {};
   const takenBy = useLookUp(exactId, (stopped) => findTaken(exactId ?? 0n, stopped));
-  const namesake = useLookUp(name || undefined, (stopped) => findNamesake(name, stopped));
   useReminder(isBusy);
   // Selected, so typing replaces the proposal. An id that was typed already is not selected.
   useLayoutEffect(() => {
@@ -209,27 +229,7 @@ export function AddPanel(): JSX.Element {
             else isJudged.value ||= id !== "";
           }}
         />
-        <Field
-          id="add-name"
-          label={t.shared.name}
-          required
-          value={name}
-          onText={(text) => put({ name: text })}
-          {...judgeText("name", name)}
-          {...(namesake && {
-            note: (
-              <>
-                {rich(t.plants.namesake, {
-                  plant: (
-                    <a href={linkTo(namesake.id)}>
-                      {fill(t.plants.plantOfId, { id: String(namesake.id) })}
-                    </a>
-                  ),
-                })}
-              </>
-            ),
-          })}
-        />
+        <NameField name={name} onText={(text) => put({ name: text })} />
         <TagField id="add-tag" value={tag} onText={(text) => put({ tag: text })} />
         {waiting.value.has("new") && <WaitingNotice />}
         {error !== undefined && <FailureNotice of="save" error={error} />}
