@@ -12,18 +12,17 @@ import {
   selectAll,
   startAsked,
 } from "../../console/state/selection.ts";
-import { beginSession, endSession } from "../../console/state/session.ts";
+import { endSession } from "../../console/state/session.ts";
 import { keep, recall } from "../../console/state/storage.ts";
 import { toasts } from "../../console/state/toasts.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import { until } from "../support/until.ts";
 import { startPage } from "./page.ts";
-import { startShared, TEST_TOKEN } from "./service.ts";
+import { signIn, startShared, TEST_TOKEN } from "./service.ts";
 
 const service = await startShared();
 startPage(`${service.url}/`);
 
-const identity = { scopes: ["plants:read", "plants:write"] };
 const plantOf = (id: number, end = "") => ({
   id: BigInt(id),
   name: `Rose ${id}${end}`,
@@ -65,9 +64,6 @@ function holdWrites(): { readonly begun: Promise<void>; readonly release: () => 
   };
   return { begun: begun.promise, release };
 }
-
-const signIn = (name = "Anna"): void =>
-  beginSession({ token: TEST_TOKEN, identity: { ...identity, name } }, false);
 
 beforeEach(() => signIn());
 afterEach(() => endSession("left"));

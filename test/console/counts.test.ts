@@ -3,10 +3,9 @@
 import { afterAll, expect, test } from "bun:test";
 import { list, total } from "../../console/state/plants.ts";
 import { follow } from "../../console/state/route.ts";
-import { beginSession } from "../../console/state/session.ts";
 import { until } from "../support/until.ts";
 import { startPage } from "./page.ts";
-import { startShared, TEST_TOKEN } from "./service.ts";
+import { signIn, startShared } from "./service.ts";
 
 const service = await startShared();
 startPage(`${service.url}/`);
@@ -17,7 +16,6 @@ const COUNT_MS = 5_000;
 const answers: (() => Response | Promise<Response>)[] = [];
 const recounts: (() => void)[] = [];
 const { fetch: send, setTimeout: wait } = globalThis;
-const identity = { name: "Anna", scopes: ["plants:read"] };
 
 Object.assign(globalThis, {
   fetch: (url: string, init: RequestInit) =>
@@ -30,7 +28,7 @@ afterAll(() => void Object.assign(globalThis, { fetch: send, setTimeout: wait })
 test("a count that failed is repeated", async () => {
   await service.store.createPlants([{ id: 1n, name: "Rose", tag: undefined }]);
   answers.push(() => new Response("{}", { status: 503 }));
-  beginSession({ token: TEST_TOKEN, identity }, false);
+  signIn();
   await until("it is to be repeated", () => recounts.length > 0);
   expect(total.value).toBeUndefined();
   recounts.shift()?.();

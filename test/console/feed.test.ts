@@ -5,11 +5,11 @@ import { findNamesake } from "../../console/api/plants.ts";
 import { untilFollowing } from "../../console/state/feed.ts";
 import { list } from "../../console/state/plants.ts";
 import { route } from "../../console/state/route.ts";
-import { beginSession, endSession } from "../../console/state/session.ts";
+import { endSession } from "../../console/state/session.ts";
 import { act, toasts } from "../../console/state/toasts.ts";
 import { until } from "../support/until.ts";
 import { setHidden, startPage } from "./page.ts";
-import { startShared, TEST_TOKEN } from "./service.ts";
+import { signIn, startShared } from "./service.ts";
 
 const plant = (id: number, name: string) => ({ id: BigInt(id), name, tag: undefined });
 const listNames = (): string[] => list.value.plants.map(({ name }) => name);
@@ -21,8 +21,7 @@ const service = await startShared();
 await service.store.createPlants([plant(1, "Rosa"), plant(2, "Before")]);
 
 startPage(`${service.url}/`);
-const identity = { name: "Anna", scopes: ["plants:read", "plants:write"] };
-beginSession({ token: TEST_TOKEN, identity }, false);
+signIn();
 await untilFollowing();
 
 const write = (id: number, name: string, batch?: string): Promise<unknown> =>
@@ -64,6 +63,6 @@ test("a store that was restored is listed as it is now, and said, though nothing
 test("a person who signs out and in again, by the same token, has the list again", async () => {
   endSession("left");
   await restored.store.createPlants([plant(4, "Meanwhile")]);
-  beginSession({ token: TEST_TOKEN, identity }, false);
+  signIn();
   await until("it is read again", () => listNames().join() === "Rosa,Before,Meanwhile");
 });

@@ -2,8 +2,16 @@
 
 import { afterAll, beforeEach, expect, test } from "bun:test";
 import type { ImportRequest } from "../../console/import/messages.ts";
+import {
+  checkFile,
+  chooseAnother,
+  current,
+  isImporting,
+  startImport,
+} from "../../console/import/state.ts";
+import { endSession } from "../../console/state/session.ts";
 import { startPage } from "./page.ts";
-import { grantToken, startShared, TEST_TOKEN } from "./service.ts";
+import { grantToken, signIn, startShared, TEST_TOKEN } from "./service.ts";
 
 const service = await startShared();
 startPage(`${service.url}/`);
@@ -21,17 +29,10 @@ globalThis.Worker = class extends EventTarget {
 } as unknown as typeof Worker;
 afterAll(() => void (globalThis.Worker = Real));
 
-const { checkFile, chooseAnother, current, isImporting, startImport } =
-  await import("../../console/import/state.ts");
-const { beginSession, endSession } = await import("../../console/state/session.ts");
-
-const signIn = (name: string, token: string): void =>
-  beginSession({ token, identity: { name, scopes: ["plants:read", "plants:write"] } }, false);
-
 const file = new File(["id,name\n1,Rose\n"], "stock.csv");
 beforeEach(() => {
   chooseAnother();
-  signIn("Anna", TEST_TOKEN);
+  signIn();
   orders.length = 0;
   checkFile(file);
 });

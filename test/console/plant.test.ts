@@ -3,17 +3,15 @@
 import { beforeEach, expect, test } from "bun:test";
 import { OpenPlant } from "../../console/state/plant.ts";
 import { openPlant, route } from "../../console/state/route.ts";
-import { beginSession } from "../../console/state/session.ts";
 import { findDraft, keepDraft } from "../../console/state/storage.ts";
 import { toasts } from "../../console/state/toasts.ts";
 import { until } from "../support/until.ts";
 import { startPage } from "./page.ts";
-import { startShared, TEST_TOKEN } from "./service.ts";
+import { signIn, startShared } from "./service.ts";
 
 const service = await startShared();
 startPage(`${service.url}/`);
-const identity = { name: "Anna", scopes: ["plants:read", "plants:write"] };
-beginSession({ token: TEST_TOKEN, identity }, false);
+signIn();
 
 const write = (id: bigint, name: string): Promise<unknown> =>
   service.store.writePlants(

@@ -1,10 +1,11 @@
 /** The service, for tests with the types of a page: those of the service itself do not go with them. */
 
+import { beginSession } from "../../console/state/session.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 
 type Write = (...given: readonly unknown[]) => Promise<unknown>;
 
-/** What these tests need of a service. Its own types do not go with those of a page. */
+/** What these tests need of a service. */
 interface Services {
   readonly TEST_TOKEN: string;
   readonly grantToken: (
@@ -27,3 +28,7 @@ interface Services {
 }
 const path = "../support/service.ts";
 export const { grantToken, TEST_TOKEN, startShared } = (await import(path)) as Services;
+
+/** A person signs in on the page. */
+export const signIn = (name = "Anna", token = TEST_TOKEN): void =>
+  beginSession({ token, identity: { name, scopes: ["plants:read", "plants:write"] } }, false);
