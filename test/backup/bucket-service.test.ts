@@ -11,7 +11,7 @@ import {
   spawnService,
   startCommand,
 } from "../support/command.ts";
-import { makeWorkplace } from "../support/folder.ts";
+import { makeWorkplace, type Workplace } from "../support/folder.ts";
 import { defaults, limits } from "../support/limits.ts";
 import { readMetric, send, sendPlant, TEST_TOKEN } from "../support/service.ts";
 import { readPlants } from "../support/stores.ts";
@@ -23,20 +23,30 @@ const untilCaughtUp = (service: ServiceProcess): Promise<void> =>
     async () => (await readMetric(service.started, "plantstore_backup_lag_changes")) === 0,
   );
 
+const untilProven = (service: ServiceProcess): Promise<void> =>
+  until(
+    "a copy is proven",
+    async () =>
+      (await readMetric(service.started, 'plantstore_backup_proofs_total{result="proven"}')) > 0,
+  );
+
+/** Of a service with backups in this bucket. */
+const environmentOf = (at: Workplace, bucket: Awaited<ReturnType<typeof startBucket>>, every: string) => ({
+  ...at.env,
+  ...bucket.env,
+  PLANTSTORE_TOKEN: TEST_TOKEN,
+  PLANTSTORE_BACKUP_TO: bucket.url,
+  PLANTSTORE_BACKUP_EVERY: every,
+  ...limits({ backupBucketSeconds: 0.1 }),
+});
+
 const listLocal = (folder: string): string[] =>
   readdirSync(folder).filter((name) => name.includes(".piece.tmp"));
 
 test("a service whose bucket fails serves as ever, catches up, and is restored without a gap", async () => {
   await using bucket = await startBucket();
   using at = makeWorkplace();
-  const env = {
-    ...at.env,
-    ...bucket.env,
-    PLANTSTORE_TOKEN: TEST_TOKEN,
-    PLANTSTORE_BACKUP_TO: bucket.url,
-    PLANTSTORE_BACKUP_EVERY: "2s",
-    ...limits({ backupBucketSeconds: 0.1, backupFolderSeconds: 0.1 }),
-  };
+  const env = environmentOf(at, bucket, "2s");
   const ids: bigint[] = [];
   const create = async (service: ServiceProcess, count: number): Promise<void> => {
     for (let made = 0; made < count; made++) {
@@ -50,11 +60,7 @@ test("a service whose bucket fails serves as ever, catches up, and is restored w
   {
     await using service = await spawnService(env);
     await create(service, 20);
-    await until(
-      "a backup is proven",
-      async () =>
-        (await readMetric(service.started, 'plantstore_backup_proofs_total{result="proven"}')) > 0,
-    );
+    await untilProven(service);
 
     // Gone: refused, reset, and 5xx.
     const faults: Fault[] = ["reset", { status: 503, code: "SlowDown" }, "lose-answer", "truncate"];
@@ -119,24 +125,13 @@ test.each([
     await using bucket = await startBucket();
     using machine = makeWorkplace();
     using at = makeWorkplace();
-    const env = {
-      ...machine.env,
-      ...bucket.env,
-      PLANTSTORE_TOKEN: TEST_TOKEN,
-      PLANTSTORE_BACKUP_TO: bucket.url,
-      PLANTSTORE_BACKUP_EVERY: "1h",
-      ...limits({ backupBucketSeconds: 0.1 }),
-    };
+    const env = environmentOf(machine, bucket, "1h");
     let acknowledged = 0;
     /** What was acknowledged when the upload of each segment began. */
     const atUpload: number[] = [];
     await using service = await spawnService(env);
     // The one copy is made before the first create, so every segment that follows is an append.
-    await until(
-      "a copy is proven",
-      async () =>
-        (await readMetric(service.started, 'plantstore_backup_proofs_total{result="proven"}')) > 0,
-    );
+    await untilProven(service);
     const APPENDS = 4;
     const dying = Promise.withResolvers<void>();
     let isDying = false;
@@ -187,20 +182,9 @@ test.each([
 test("an object that is lost while the service runs is missed, and what it held is written again", async () => {
   await using bucket = await startBucket();
   using at = makeWorkplace();
-  const env = {
-    ...at.env,
-    ...bucket.env,
-    PLANTSTORE_TOKEN: TEST_TOKEN,
-    PLANTSTORE_BACKUP_TO: bucket.url,
-    PLANTSTORE_BACKUP_EVERY: "1s",
-    ...limits({ backupBucketSeconds: 0.1 }),
-  };
+  const env = environmentOf(at, bucket, "1s");
   await using service = await spawnService(env);
-  await until(
-    "the first copy is proven",
-    async () =>
-      (await readMetric(service.started, 'plantstore_backup_proofs_total{result="proven"}')) > 0,
-  );
+  await untilProven(service);
   const create = async (id: bigint): Promise<void> => {
     const plant = { id, name: "n", tag: null };
     expect((await sendPlant(service.started.url, plant)).status).toBe(200);
@@ -249,14 +233,7 @@ test.each([
 test("a copy without room is tried again later, and a stop in the middle of one gives up the lease", async () => {
   await using bucket = await startBucket();
   using at = makeWorkplace();
-  const env = {
-    ...at.env,
-    ...bucket.env,
-    PLANTSTORE_TOKEN: TEST_TOKEN,
-    PLANTSTORE_BACKUP_TO: bucket.url,
-    PLANTSTORE_BACKUP_EVERY: "1s",
-    ...limits({ backupBucketSeconds: 0.1 }),
-  };
+  const env = environmentOf(at, bucket, "1s");
   {
     await using service = await spawnService({
       ...env,

@@ -49,9 +49,9 @@ async function measure(storeBytes: number, meanwhile: () => Promise<unknown>) {
   return { up, down, puts };
 }
 
-/** How far the search for rot is, by the note. */
-async function readChecked(folder: string) {
-  const place = await openPlace(`${bucket.url}/${folder}`, tmpdir());
+/** How far the search for rot in the idle store's folder is, by the note. */
+async function readChecked() {
+  const place = await openPlace(`${bucket.url}/idle`, tmpdir());
   try {
     const note = (await place.list()).find(({ name }) => name.endsWith(".writer"));
     return parseNote(await place.readNote(note?.name ?? "")).checked;
@@ -96,7 +96,7 @@ test("an idle store sends nothing for six intervals, and a restart reads no piec
     service.kill("SIGTERM");
     expect(await service.exited).toBe(0);
   }
-  const checked = await readChecked("idle");
+  const checked = await readChecked();
   expect(checked?.share).toBeGreaterThan(0);
   const restart = await measure(storeBytes, async () => {
     await using service = await start();
@@ -113,7 +113,7 @@ test("an idle store sends nothing for six intervals, and a restart reads no piec
   expect(restart.up).toBeLessThan(0.1);
   expect(restart.down).toBeLessThan(0.1);
   // The search for rot continues, and does not begin again.
-  expect((await readChecked("idle"))?.share).toBeGreaterThanOrEqual(checked?.share ?? 1);
+  expect((await readChecked())?.share).toBeGreaterThanOrEqual(checked?.share ?? 1);
 });
 
 test("an object that is lost between listing and reading is not looked for again and again", async () => {

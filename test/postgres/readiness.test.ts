@@ -35,9 +35,9 @@ beforeAll(async () => {
 });
 
 /** A service whose user, unlike a superuser, needs every privilege. */
-async function startAs(database: { readonly url: string; readonly name: string }, user = "owner") {
+async function startAsOwner(database: { readonly url: string; readonly name: string }) {
   await server.run(`ALTER DATABASE ${database.name} OWNER TO owner`);
-  const url = database.url.replace("//postgres@", `//${user}@`);
+  const url = database.url.replace("//postgres@", "//owner@");
   return startService({ DATABASE_URL: url, ...patience });
 }
 
@@ -79,7 +79,7 @@ describe("/readyz", () => {
     "answers 503 while %s, and a create is refused at once and stores nothing",
     async (_, spoil, mend) => {
       await using database = await createTestDatabase(server);
-      await using service = await startAs(database);
+      await using service = await startAsOwner(database);
       await turns(service.url, 200);
       await database.run(spoil);
       await turns(service.url, 503);
@@ -98,7 +98,7 @@ describe("/readyz", () => {
 
   test("answers 503 while plants is locked, and leaves no session that waits", async () => {
     await using database = await createTestDatabase(server);
-    await using service = await startAs(database);
+    await using service = await startAsOwner(database);
     await turns(service.url, 200);
     await using other = new SQL(server.urlOf(database.name), { max: 1, tls: false });
     await other.unsafe("BEGIN; LOCK TABLE plants");
@@ -111,7 +111,7 @@ describe("/readyz", () => {
 
   test("answers 503 while a constraint refuses every plant", async () => {
     await using database = await createTestDatabase(server);
-    await using service = await startAs(database);
+    await using service = await startAsOwner(database);
     await database.run(ADD);
     await turns(service.url, 503);
     await database.run("ALTER TABLE plants DROP CONSTRAINT closed");
@@ -189,7 +189,7 @@ describe.skipIf(!canMount)("a server whose disk is full", () => {
     await server.run(`CREATE TABLESPACE small LOCATION '${small}'`);
     await server.run("CREATE DATABASE tiny TEMPLATE template0 STRATEGY wal_log TABLESPACE small");
     const database = { url: server.urlOf("tiny"), name: "tiny" };
-    await using service = await startAs(database);
+    await using service = await startAsOwner(database);
     const { url } = service;
     await using idle = await openStoreAt(database.url);
     await turns(url, 200);
