@@ -128,14 +128,18 @@ async function runNear(): Promise<boolean> {
   ]);
   const waiting = [...near].filter((file) => !SLOW.test(file));
   const outcomes: boolean[] = [];
+  const late: string[] = [];
   const work = async (): Promise<void> => {
     while (waiting.length > 0 && performance.now() < BEGIN_MS_MAX) {
       const file = waiting.shift() as string;
       const command = [process.execPath, "test", `./${file}`];
       const hasPassed = await passes(file, command, MS_MAX - performance.now());
-      if (hasPassed === undefined) continue;
+      if (hasPassed === undefined) late.push(file);
+      else outcomes.push(hasPassed);
       near.delete(file);
-      outcomes.push(hasPassed);
+      print(
+        `${hasPassed === undefined ? "out of time" : hasPassed ? "passed" : "FAILED"}  ${file}`,
+      );
     }
   };
   await Promise.all([work(), work()]);
@@ -144,6 +148,7 @@ async function runNear(): Promise<boolean> {
   const left = Map.groupBy(near, (file) => dirname(file));
   const counts = Array.from(left, ([folder, { length }]) => `${length} in ${folder}`);
   print(`${passed} of ${outcomes.length} test files passed.`);
+  if (late.length > 0) print(`Not known, run them by name: ${late.join(" ")}`);
   print(`Left out of those that use the change: ${counts.join(", ") || "none"}.`);
   print(
     "Left out besides: lint of files that import nothing of the change, dead code, other engines.",
