@@ -93,10 +93,8 @@ class BulkQuestion extends Question<Subject, number> {
   }
 }
 
-/** What a dialog about selected plants depends on. */
-export const ofSelection = () => [...ofPage(), list.value, selection.value];
-
-export const asked = new Modal<BulkQuestion>(ofSelection);
+/** Until it is counted, another selection can be made. */
+export const asked = new Modal<BulkQuestion>(() => [...ofPage(), list.value, selection.value]);
 
 export const counting = computed((): Work | undefined =>
   asked.value === undefined || asked.value.found.value !== undefined

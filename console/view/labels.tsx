@@ -10,7 +10,6 @@ import type * as drawing from "../labels.ts";
 import { formatTotal } from "../state/format.ts";
 import { Modal } from "../state/dialog.ts";
 import { personal } from "../state/person.ts";
-import { ofSelection } from "../state/selection.ts";
 import { keep, recall } from "../state/storage.ts";
 import { readSubject, type Subject } from "../state/subject.ts";
 import { fill, plural, t } from "../text/text.ts";
@@ -113,7 +112,7 @@ interface Job {
 /** What the printer gets. */
 const job = personal<Job | undefined>(undefined);
 /** What is printed, while the dialog is open. */
-export const labelled = new Modal<Subject>(ofSelection);
+export const labelled = new Modal<Subject>();
 
 const LABELS_MAX = 1_000;
 const KEY = "labels";

@@ -166,4 +166,17 @@ describeInBrowser("labels", () => {
       return (await visit.service.findPlant(77_002n))?.name === "Fern";
     });
   });
+
+  test("stay open as they were filled in while an action that runs beside them ends", async (visit) => {
+    const { page, user } = await visit.open({ at: "#/plants/42" });
+    await page.getByRole("checkbox", { name: "Select “Plant 7”" }).click();
+    const release = await user.hold(/\/plants\/batch/);
+    await user.within(page.locator(".selection")).click("Remove tag", { text: "Changing…" });
+    await user.within(page.locator(".panel")).click("Label");
+    const used = page.getByLabel("Used labels on the first sheet");
+    await used.fill("7");
+    release();
+    await user.toast("Changed 1 plant.").waitFor({ state: "attached" });
+    expect(await used.inputValue()).toBe("7");
+  });
 });
