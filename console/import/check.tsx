@@ -8,15 +8,10 @@ import { Button, Check, Choice, Notice, Table, Terms } from "../view/controls.ts
 import { Version } from "../view/history.tsx";
 import { Key, Shares } from "../view/patterns.tsx";
 import { Tag } from "../view/tag.tsx";
-import {
-  DIFFERENCES_SHOWN,
-  type Import,
-  listMissing,
-  type Reading,
-  type RowOutcome,
-} from "./messages.ts";
+import { DIFFERENCES_SHOWN, type Import, listMissing, type Reading } from "./messages.ts";
 import { RefusedRows } from "./refused.tsx";
 import { chooseAnother, readAs, startImport, updating } from "./state.ts";
+import type { RowOutcome } from "./tally.ts";
 
 const fields = { id: t.shared.id, name: t.shared.name, tag: t.shared.tag } as const;
 

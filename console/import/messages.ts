@@ -4,9 +4,10 @@ import type { PlantField, PlantLimits } from "../../src/domain/faults.ts";
 import type { Plant } from "../../src/domain/plant.ts";
 import type { Headings } from "../../src/format/csv.ts";
 import type { Encoding } from "../../src/format/encoding.ts";
-import { type FileFormat, isTable, type Rejected } from "../../src/format/plants.ts";
+import { type FileFormat, isTable } from "../../src/format/plants.ts";
 import type { Etags, Ids } from "./kept.ts";
 import type { ReasonTexts } from "./reasons.ts";
+import type { PreviewRow, Tally } from "./tally.ts";
 
 /**
  * How to read a file. `headings`, `isHeadless` and `firstLine` are undefined until they are guessed; a null tag means
@@ -31,12 +32,6 @@ export interface Mapping {
   readonly headings: Headings;
 }
 
-/**
- * What the import does with a row. One that is "kept" differs from the stored plant, which stays as it is, because the
- * user did not choose the change. One that is "updatedAgain" repeats an updated one: it is recognised, or kept.
- */
-export type RowOutcome = "created" | "replayed" | "updated" | "updatedAgain" | "kept" | "refused";
-
 export interface Preview {
   /** As the user chose it, or as guessed. Undefined if the file is of no kind that can be imported. */
   readonly reading: Reading | undefined;
@@ -54,44 +49,11 @@ export interface Preview {
   readonly rows: readonly PreviewRow[];
 }
 
-interface PreviewRow {
-  readonly line: number;
-  /** The plant, or what is wrong with the record. */
-  readonly plant: Plant | string;
-  /** Undefined until it is compared. */
-  readonly outcome?: RowOutcome;
-}
-
 export const DIFFERENCES_SHOWN = 50;
 
 export interface Difference {
   readonly stored: Plant;
   readonly given: Plant;
-}
-
-/** The counts of a comparison predict those of an import. */
-export interface Progress extends Readonly<Record<RowOutcome | "removed", number>> {
-  /** Refused rows that only lack a name. */
-  readonly nameless: number;
-  readonly counted: number;
-  /** The share of the file that was read, from 0 to 1. */
-  readonly done: number;
-  readonly seconds: number;
-  /** The store is busy or does not answer; the worker retries. */
-  readonly isWaiting: boolean;
-  /** The text is the start of the record. */
-  readonly firstRefused: readonly Rejected[];
-  /** All refused records, as a file. */
-  readonly rejects: Blob;
-  readonly refusedAlong: RefusedAlong;
-}
-
-/** How many rows were refused in each part of `size` lines. The parts grow with the file, so there are few. */
-export interface RefusedAlong {
-  readonly slots: readonly number[];
-  readonly size: number;
-  /** The last line that was read. */
-  readonly lines: number;
 }
 
 /** The worker's task: compare the file with the store, or import it. */
@@ -126,11 +88,16 @@ export const CANCEL = "cancel";
 export interface Import
   extends
     Omit<ImportRequest, "mappings" | "texts" | "limits" | "url" | "token">,
-    Partial<Omit<Preview, "reading"> & Progress> {
+    Partial<Omit<Preview, "reading"> & Omit<ReturnType<Tally["read"]>, "rows">> {
   /** The person who asked for it. */
   readonly by?: string | undefined;
   /** The preview is stale. */
   readonly isReading?: boolean;
+  /** The share of the file that was read, from 0 to 1. */
+  readonly done?: number;
+  readonly seconds?: number;
+  /** The store is busy or does not answer; the worker retries. */
+  readonly isWaiting?: boolean;
   /** What the comparison found: the first, and the entity tags of all. */
   readonly differences?: readonly Difference[];
   readonly different?: Etags | undefined;

@@ -21,6 +21,7 @@ import type * as workbookScript from "../workbook.ts";
 import { guessColumns } from "./headings.ts";
 import { type ImportRequest, listMissing, type Preview, type Reading } from "./messages.ts";
 import type { Wording } from "./reasons.ts";
+import { ROWS_SHOWN } from "./tally.ts";
 
 /** The reading of a file that was not guessed yet. */
 const unread: Reading = {
@@ -34,7 +35,6 @@ const unread: Reading = {
   headings: {},
 };
 
-export const ROWS_SHOWN = 8;
 /** The headings are one of the first rows. */
 const TOPS_MAX = 20;
 const TOP_CHARACTERS_MAX = 60;

@@ -60,10 +60,10 @@ function hear(change: Partial<Import>): void {
   if (current.value === undefined) return;
   current.value = { ...current.value, ...change };
   const { batch, ending } = current.value;
-  if (batch === undefined || ending === undefined) return;
+  if (ending === undefined) return;
   worker?.terminate();
   // Reload the list: the service may keep no journal, or the token may have expired.
-  gaps.value++;
+  if (batch !== undefined) gaps.value++;
 }
 
 /** Guesses how to read the file. */

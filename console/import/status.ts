@@ -39,8 +39,6 @@ function hear({ data }: MessageEvent<Status>): void {
     }, SILENT_MS);
 }
 
-const describeLoss = (file: string): string => fill(t.imports.lost, { file });
-
 const describeEnd = (): string => {
   const { file, ending, created = 0, updated = 0, removed = 0, refused = 0 } = current.value ?? {};
   const counts = [
@@ -75,7 +73,8 @@ export function startStatus(): void {
   channel.addEventListener("message", hear);
   let isRunning = false;
   addEventListener("pagehide", () => {
-    if (isRunning) tellOthers(channel, describeLoss(current.peek()?.file.name ?? ""));
+    const file = current.peek()?.file.name ?? "";
+    if (isRunning) tellOthers(channel, fill(t.imports.lost, { file }));
   });
   effect(() => {
     const hasEnded = isRunning && current.value?.ending !== undefined;

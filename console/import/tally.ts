@@ -2,10 +2,27 @@
 
 import { Refusal } from "../../src/domain/errors.ts";
 import type { Plant } from "../../src/domain/plant.ts";
-import { createRejectsFormat, type PlantRecord, type Rejected } from "../../src/format/plants.ts";
-import type { Preview, Progress, Reading, RefusedAlong, RowOutcome } from "./messages.ts";
-import { ROWS_SHOWN } from "./preview.ts";
+import {
+  createRejectsFormat,
+  type FileFormat,
+  type PlantRecord,
+  type Rejected,
+} from "../../src/format/plants.ts";
 import type { Wording } from "./reasons.ts";
+
+/**
+ * What the import does with a row. One that is "kept" differs from the stored plant, which stays as it is, because the
+ * user did not choose the change. One that is "updatedAgain" repeats an updated one: it is recognised, or kept.
+ */
+export type RowOutcome = "created" | "replayed" | "updated" | "updatedAgain" | "kept" | "refused";
+
+export interface PreviewRow {
+  readonly line: number;
+  /** The plant, or what is wrong with the record. */
+  readonly plant: Plant | string;
+  /** Undefined until it is compared. */
+  readonly outcome?: RowOutcome;
+}
 
 /** What became of a row, or what an import would make of it. */
 export type Fate = Exclude<RowOutcome, "refused"> | { readonly message: string };
@@ -13,10 +30,14 @@ export type Fate = Exclude<RowOutcome, "refused"> | { readonly message: string }
 /** By the plant of the record. */
 export type Fates = Map<object, Fate>;
 
+export const ROWS_SHOWN = 8;
 const SHOWN_MAX = 200;
 const SHOWN_CHARACTERS_MAX = 120;
 
-export function createTally(reading: Reading, wording: Wording) {
+export type Tally = ReturnType<typeof createTally>;
+
+export function createTally(reading: FileFormat, wording: Wording) {
+  /** Those of a comparison predict those of an import. */
   const counts = {
     created: 0,
     updated: 0,
@@ -25,12 +46,14 @@ export function createTally(reading: Reading, wording: Wording) {
     removed: 0,
     replayed: 0,
     refused: 0,
+    /** Refused rows that only lack a name. */
     nameless: 0,
     counted: 0,
   };
+  /** The text is the start of the record. */
   const firstRefused: Rejected[] = [];
   const along = createAlong();
-  const rows: Preview["rows"][number][] = [];
+  const rows: PreviewRow[] = [];
   const format = createRejectsFormat(reading);
   /** The browser may move blobs to disk. */
   const rejects: Blob[] = [];
@@ -74,13 +97,12 @@ export function createTally(reading: Reading, wording: Wording) {
         refuse([{ line: 0, reason: fate.message, text: String(id) }]);
     },
 
-    read: (
-      isRead: boolean,
-    ): Omit<Progress, "done" | "seconds" | "isWaiting"> & Partial<Preview> => ({
+    read: (isRead: boolean) => ({
       ...counts,
       ...((isRead || rows.length === ROWS_SHOWN) && { rows }),
       firstRefused,
       refusedAlong: along.read(),
+      /** All refused records, as a file. */
       rejects: new Blob([...rejects, format.end()]),
     }),
   };
@@ -93,6 +115,7 @@ const isNameless = (plant: PlantRecord["plant"]): boolean =>
 
 const SLOTS_MAX = 128;
 
+/** How many rows were refused in each part of `size` lines. The parts grow with the file, so there are few. */
 function createAlong() {
   let size = 1;
   let lines = 0;
@@ -113,6 +136,7 @@ function createAlong() {
       while (slots.length <= at) slots.push(0);
       slots[at] = (slots[at] ?? 0) + 1;
     },
-    read: (): RefusedAlong => ({ slots, size, lines }),
+    /** The last line that was read is `lines`. */
+    read: () => ({ slots, size, lines }),
   };
 }

@@ -38,8 +38,7 @@ const PROGRESS_MS = 150;
 const IDS_SHARE = 0.1;
 const MISSING_MAX = 100_000;
 
-const post = (change: Partial<Import>, moved: Transferable[] = []): void =>
-  postMessage(change, { transfer: moved });
+const post = (change: Partial<Import>): void => postMessage(change);
 const stopping = new AbortController();
 /** Of the only task. */
 let wording: Wording;
@@ -60,21 +59,15 @@ async function show(order: ImportRequest): Promise<void> {
     await run({ ...order, reading: preview.reading });
 }
 
-interface Row {
-  readonly line: number;
+interface Row extends PlantRecord {
   readonly plant: Plant;
 }
 
-/** The first row of an id that the file repeats. It counts: a later one is recognised if it is the same, and refused if it differs. */
-interface First extends Row {
-  fate?: Fate;
-}
+const isRow = (record: PlantRecord): record is Row => !(record.plant instanceof Refusal);
 
-function listSound(records: readonly PlantRecord[]): Row[] {
-  const rows: Row[] = [];
-  for (const { line, plant } of records)
-    if (!(plant instanceof Refusal)) rows.push({ line, plant });
-  return rows;
+/** The first row of an id that the file repeats. It counts: a later one is recognised if it is the same, and refused if it differs. */
+interface First extends Pick<Row, "line" | "plant"> {
+  fate?: Fate;
 }
 
 /** What the file as a whole is at fault of, the second reading says. */
@@ -86,7 +79,7 @@ async function readIds(
   try {
     for await (const records of readRecords(file, reading as Reading, limits)) {
       stopping.signal.throwIfAborted();
-      blocks.push(BigInt64Array.from(listSound(records), ({ plant }) => plant.id));
+      blocks.push(BigInt64Array.from(records.filter(isRow), ({ plant }) => plant.id));
       onShare(position.share);
     }
   } catch {
@@ -143,7 +136,7 @@ async function run(order: ImportRequest): Promise<void> {
     let read = 0;
     for await (const records of readRecords(file, reading, limits, tally.onHeading)) {
       stopping.signal.throwIfAborted();
-      const rows = listSound(records);
+      const rows = records.filter(isRow);
       read += rows.length;
       if (rows.some(({ plant }) => findPlace(ids, plant.id) === -1)) throw new OtherFile();
       const fates: Fates = new Map();
@@ -183,10 +176,8 @@ async function run(order: ImportRequest): Promise<void> {
   }
   clearInterval(timer);
   const ending = isRead ? "done" : failure === undefined ? "cancelled" : "failed";
-  const end = { ...report(), ending, isUnsure: unanswered > 0, failure } as const;
-  if (!isComparison) return post(end);
-  const moved = [ids, found.different].flatMap((each) => each?.buffer ?? []);
-  post({ ...end, ...found, ids, missing }, moved);
+  const compared = isComparison ? { ...found, ids, missing } : {};
+  post({ ...report(), ...compared, ending, isUnsure: unanswered > 0, failure });
 }
 
 type Settle = (plant: Pick<Plant, "id">, fate: Fate) => void;
@@ -236,11 +227,11 @@ function createJudge(ids: Ids, send: Send) {
     const begun: Plant[] = [];
     const repeats: (readonly [Row, First])[] = [];
     for (const row of rows) {
-      const { id } = row.plant;
-      const first = firsts.get(id);
+      const { line, plant } = row;
+      const first = firsts.get(plant.id);
       if (first !== undefined) repeats.push([row, first]);
-      else begun.push(row.plant);
-      if (repeated.has(id) && first === undefined) firsts.set(id, { ...row });
+      else begun.push(plant);
+      if (repeated.has(plant.id) && first === undefined) firsts.set(plant.id, { line, plant });
     }
     await send(begun, (plant, fate) => {
       const first = firsts.get(plant.id);
