@@ -31,7 +31,7 @@ export const splitList = (text: string): string[] =>
 /** What `splitList` makes the same words of. */
 export const joinList = (words: readonly string[]): string =>
   words
-    .map((word) => (/[",]|^\s|\s$/.test(word) ? `"${word.replaceAll('"', '""')}"` : word))
+    .map((word) => (/[",]|^\s|\s$|^$/.test(word) ? `"${word.replaceAll('"', '""')}"` : word))
     .join(", ");
 
 /** What the store keeps of a token: enough to authenticate it, never the token itself. */

@@ -26,3 +26,8 @@ test("words are read as they were written, whatever they are", () => {
     { seed, numRuns: 1_000 },
   );
 });
+
+test("the empty word is written in quotes: a comma at the end is not one in the console", () => {
+  expect(joinList(["herb", ""])).toBe('herb, ""');
+  expect(joinList([""])).toBe('""');
+});
