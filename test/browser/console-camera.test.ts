@@ -52,9 +52,7 @@ describeInBrowser("the camera", () => {
 
   test("is off after its person signs out, also for the next one", async (visit) => {
     await holdBeforeCamera("QR code", "https://example.com/");
-    const { page, user } = await visit.open({ token: null });
-    await page.getByLabel("Stay signed in").check();
-    await user.signIn(TEST_TOKEN);
+    const { page, user } = await visit.open({ isKept: true });
     await user.goTo("#/plants", { row: "Rose" });
     await user.click("Scan with the camera", { text: "This code is not an id" });
     const other = await user.openTab(`${visit.service.url}/#/plants`, { row: "Rose" });

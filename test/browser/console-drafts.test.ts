@@ -112,9 +112,7 @@ describeInBrowser("an edit that is not saved", () => {
 
 /** At an edit of plant 3, signed in for the device. */
 async function editAsStaff(visit: Visit) {
-  const { page, user } = await visit.open({ at: "#/plants/3", token: null });
-  await page.getByLabel("Stay signed in").check();
-  await user.signIn(TEST_TOKEN);
+  const { user } = await visit.open({ at: "#/plants/3", isKept: true });
   await user.edit("Taxus");
   return user;
 }

@@ -4,7 +4,7 @@ import { expect } from "bun:test";
 import type { Locator } from "playwright-core";
 import { nameBatch } from "../../src/domain/change.ts";
 import { change, describeInBrowser, startJourneys, storePlants } from "../support/browser.ts";
-import { send, sendPlant, TEST_TOKEN, type TestService } from "../support/service.ts";
+import { send, sendPlant, type TestService } from "../support/service.ts";
 import type { User } from "../support/steps.ts";
 import { until } from "../support/until.ts";
 
@@ -108,9 +108,7 @@ describeInBrowser("a question about picked plants", () => {
 
 describeInBrowser("a question ends with its person,", () => {
   test("who signs out in another tab", async (visit) => {
-    const { page, user } = await visit.open({ at: "#/plants", token: null });
-    await page.getByLabel("Stay signed in").check();
-    await user.signIn(TEST_TOKEN);
+    const { user } = await visit.open({ isKept: true });
     await user.goTo("#/plants?q=ivy", { row: "Ivy 481" });
     await user.selectAll();
     const dialog = await askToDelete(user, 120);
@@ -123,9 +121,7 @@ describeInBrowser("a question ends with its person,", () => {
 
   test("when somebody else signs in in another tab", async (visit) => {
     const next = await visit.createToken({ name: "somebody else" });
-    const { page, user } = await visit.open({ at: "#/plants", token: null });
-    await page.getByLabel("Stay signed in").check();
-    await user.signIn(TEST_TOKEN);
+    const { user } = await visit.open({ isKept: true });
     await user.goTo("#/plants?q=ivy", { row: "Ivy 481" });
     await user.selectAll();
     const dialog = await askToDelete(user, 120);
@@ -140,9 +136,7 @@ describeInBrowser("a question ends with its person,", () => {
 
 describeInBrowser("the dialog of labels", () => {
   test("ends with its person, and the next one does not see it", async (visit) => {
-    const { page, user } = await visit.open({ at: "#/plants", token: null });
-    await page.getByLabel("Stay signed in").check();
-    await user.signIn(TEST_TOKEN);
+    const { page, user } = await visit.open({ isKept: true });
     await user.goTo("#/plants?q=fern", { row: "Fern 121" });
     await check(user, "Fern 121");
     await user.click("Labels", { dialog: "Print labels" });
@@ -157,9 +151,7 @@ describeInBrowser("the dialog of labels", () => {
 describeInBrowser("a bulk action", () => {
   test("ends when somebody else signs in in another tab, who does not hear of it", async (visit) => {
     const next = await visit.createToken({ name: "the third" });
-    const { page, user, service } = await visit.open({ at: "#/plants", token: null });
-    await page.getByLabel("Stay signed in").check();
-    await user.signIn(TEST_TOKEN);
+    const { page, user, service } = await visit.open({ isKept: true });
     await user.goTo("#/plants?q=ivy", { row: "Ivy 481" });
     const release = await user.hold("**/plants/batch*");
     await check(user, "Ivy 481");

@@ -284,30 +284,41 @@ interface ConsoleOptions extends Omit<PageOptions, "url"> {
   readonly at?: string;
   /** Null opens the page without signing in. */
   readonly token?: string | null;
+  /** Signed in for all tabs of the device. */
+  readonly isKept?: boolean;
   /** Signed in by a new token. */
   readonly as?: Partial<TokenGrant>;
 }
 
-/** What signing in leaves in a tab. The form costs a page as much time as all the rest of its start. */
-async function toSession(url: string, token: string): Promise<string> {
+/** What signing in leaves behind. The form costs a page as much time as all the rest of its start. */
+async function toSession(url: string, token: string, isKept: boolean): Promise<string> {
   const response = await fetch(`${url}/token`, { headers: { authorization: `Bearer ${token}` } });
   const session = JSON.stringify({ token, identity: await response.json() });
+  const area = isKept ? "localStorage" : "sessionStorage";
   // Once for a tab, so signing out lasts.
   return `if (window.name === "") {
     window.name = "signed in";
-    sessionStorage.setItem("plantstore.session ${new URL(`${url}/`).pathname}", ${JSON.stringify(session)});
+    ${area}.setItem("plantstore.session ${new URL(`${url}/`).pathname}", ${JSON.stringify(session)});
   }`;
 }
 
 export async function openConsole(
   service: TestService,
-  { at = "#/plants", as, token = TEST_TOKEN, prelude: own = "", ...options }: ConsoleOptions = {},
+  {
+    at = "#/plants",
+    as,
+    token = TEST_TOKEN,
+    isKept = false,
+    prelude: own = "",
+    ...options
+  }: ConsoleOptions = {},
 ): Promise<TestPage> {
   const { url } = service;
   if (token === null) return openPage({ url: `${url}/${at}`, prelude: own, ...options });
   const session = await toSession(
     url,
     as === undefined ? token : await grantToken(service, as.scopes, as),
+    isKept,
   );
   const view = await openPage({ url: `${url}/${at}`, prelude: `${session}\n${own}`, ...options });
   // On a phone, an open plant has the screen.
