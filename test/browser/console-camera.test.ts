@@ -2,7 +2,7 @@
 
 import { expect } from "bun:test";
 import { describeInBrowser, startJourneys } from "../support/browser.ts";
-import { type CodeKind, holdBeforeCamera } from "../support/camera.ts";
+import { holdBeforeCamera } from "../support/camera.ts";
 import { sendPlant, TEST_TOKEN } from "../support/service.ts";
 
 const CODE = "4006381333931";
@@ -13,21 +13,15 @@ const { it, test } = await startJourneys({}, async ({ url }) => {
   await sendPlant(url, { id: 1n, name: "Rose", tag: "shrub" });
 });
 
-const codes: readonly (readonly [CodeKind, string, string])[] = [
-  ["EAN-13", CODE, "Oak"],
-  ["Code 128", "42", "Elm"],
-  ["QR code", CODE, "Oak"],
-];
-
 describeInBrowser("the camera", () => {
-  for (const [kind, code, name] of codes)
-    it(`reads the ${kind} of a plant and opens it`, async (visit) => {
-      await holdBeforeCamera(kind, code);
-      const { page, user } = await visit.open();
-      await user.click("Scan with the camera", { shown: name });
-      expect(await page.locator("dialog[open]").count()).toBe(0);
-      await user.untilAt(`#/plants/${code}?q=${code}`);
-    });
+  // The tests that follow have an EAN-13 and a QR code before it.
+  it("reads the Code 128 of a plant and opens it", async (visit) => {
+    await holdBeforeCamera("Code 128", "42");
+    const { page, user } = await visit.open();
+    await user.click("Scan with the camera", { shown: "Elm" });
+    expect(await page.locator("dialog[open]").count()).toBe(0);
+    await user.untilAt("#/plants/42?q=42");
+  });
 
   test("keeps an edit, as every scan does", async (visit) => {
     await holdBeforeCamera("EAN-13", CODE);

@@ -1,7 +1,6 @@
 /** Several plants at once: selected, tagged, deleted and exported, with undo, and nothing of others overwritten. */
 
 import { expect } from "bun:test";
-import type { Request } from "playwright-core";
 import { change, describeInBrowser, startJourneys, storePlants } from "../support/browser.ts";
 import { Refusal } from "../../src/domain/errors.ts";
 import { limits } from "../support/limits.ts";
@@ -385,25 +384,6 @@ describeInBrowser("a job on several plants", () => {
     release();
     await user.see({ toast: "Changed 8 plants. 1 skipped." });
     expect(await page.getByText("1 selected").count()).toBe(0);
-  });
-
-  test("ends with its person, and the next one does not hear of it", async (visit) => {
-    const next = await visit.createToken({ name: "next" });
-    const { page, user } = await visit.open({ at: "#/plants?tag=many" });
-    const held: Request[] = [];
-    page.on("request", (request) => {
-      if (request.url().includes("/plants/batch")) held.push(request);
-    });
-    const release = await user.hold("**/plants/batch*");
-    await checkRange(user, 50, 59);
-    await user.click(["Delete", "Delete 10 plants"]);
-    await until("the deletion is under way", () => held.length === 1);
-    await user.signOut();
-    await user.signIn(next, { row: "Plant 63" });
-    release();
-    await user.search("plant 79", { row: "Plant 791" });
-    expect(held.length).toBe(1);
-    expect(await page.locator(".toast, progress, [role=progressbar]").count()).toBe(0);
   });
 });
 

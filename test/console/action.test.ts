@@ -12,7 +12,7 @@ import {
   selectAll,
   startAsked,
 } from "../../console/state/selection.ts";
-import { endSession } from "../../console/state/session.ts";
+import { endSession, switchSession } from "../../console/state/session.ts";
 import { keep, recall } from "../../console/state/storage.ts";
 import { toasts } from "../../console/state/toasts.ts";
 import type { Plant } from "../../src/domain/plant.ts";
@@ -230,6 +230,8 @@ describe("a question about all that match", () => {
     "the page shows another view": () => follow("#/changes"),
     "one more plant is excepted": () => select(0, false),
     "its person signs out": () => endSession("left"),
+    "somebody else signs in": () =>
+      switchSession({ token: TEST_TOKEN, identity: { name: "Bernd", scopes: [] } }, false),
   } as const;
 
   for (const [name, task] of Object.entries(tasks))

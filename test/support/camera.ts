@@ -68,7 +68,7 @@ const kinds = {
   },
 } as const;
 
-export type CodeKind = keyof typeof kinds;
+type CodeKind = keyof typeof kinds;
 
 /** From now on a camera that is opened sees this code, in the middle of a light desk. */
 export async function holdBeforeCamera(kind: CodeKind, text: string): Promise<void> {
