@@ -54,14 +54,14 @@ const moment = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle:
 /** With seconds. */
 export const formatMoment = (atMs: number): string => moment.format(atMs);
 
-const clock = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
+export const timeOfDay = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
 const day = new Intl.DateTimeFormat(locale, { dateStyle: "medium" });
 
 /** The time of day if it was today, otherwise the day. */
 export function formatWhen(iso: string): string {
   const date = new Date(iso);
   const isToday = date.toDateString() === new Date().toDateString();
-  return (isToday ? clock : day).format(date);
+  return (isToday ? timeOfDay : day).format(date);
 }
 
 const NAME_CHARACTERS_MAX = 60;

@@ -9,8 +9,9 @@ import {
   formatMoment,
   formatSeconds,
   formatTime,
+  timeOfDay,
 } from "../state/format.ts";
-import { fill, locale, plural, t } from "../text/text.ts";
+import { fill, plural, t } from "../text/text.ts";
 import { barAt, Chart, HEIGHT, roundUp, sum } from "./chart.tsx";
 import { Notice, Table, Terms } from "./controls.tsx";
 import { POLL, useRead } from "./read.ts";
@@ -253,8 +254,6 @@ const pickAt = (event: TargetedPointerEvent<SVGSVGElement>): void => {
   picked.value = barAt(event, SLOTS);
 };
 
-const clock = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
-
 interface Slot {
   readonly time: string;
   readonly samples: Sample[];
@@ -268,7 +267,7 @@ function divide({ samples, intervalMs }: Activity): readonly Slot[] {
   const slotMs = length * intervalMs;
   const first = Math.floor(lastMs / slotMs) - SLOTS + 1;
   const slots = Array.from({ length: SLOTS }, (_, at): Slot => {
-    return { time: clock.format((first + at) * slotMs), samples: [] };
+    return { time: timeOfDay.format((first + at) * slotMs), samples: [] };
   });
   for (const sample of samples)
     slots[Math.floor(sample.atMs / slotMs) - first]?.samples.push(sample);

@@ -8,7 +8,7 @@ import type { JSX } from "preact";
 import { useId, useRef } from "preact/hooks";
 import type { ChangeCount } from "../../client/client.ts";
 import { type ChangeType, changeTypes } from "../../src/domain/change.ts";
-import { formatCount, formatTime } from "../state/format.ts";
+import { formatCount, formatTime, timeOfDay } from "../state/format.ts";
 import { sumOf } from "../state/journal.ts";
 import { edgesOf, type Span, startOf } from "../state/spans.ts";
 import { fill, locale, plural, t } from "../text/text.ts";
@@ -80,14 +80,13 @@ function divide({ counts, span, type }: PictureProps, people: readonly string[])
 /** So that the half is a round number too. */
 const FACTORS = [1, 2, 4, 6, 8];
 
-const hour = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
 const day = new Intl.DateTimeFormat(locale, { weekday: "short", day: "numeric" });
 const compact = new Intl.NumberFormat(locale, { notation: "compact" });
 
 const countChanges = (count: number): string => plural(t.shared.changes, count);
 
 const nameBar = ({ startMs, endMs }: Pick<Bar, "startMs" | "endMs">): string =>
-  `${formatTime(new Date(startMs).toISOString())} – ${hour.format(endMs + 1)}`;
+  `${formatTime(new Date(startMs).toISOString())} – ${timeOfDay.format(endMs + 1)}`;
 
 const describe = (bar: Bar | undefined): string =>
   bar === undefined
@@ -186,7 +185,7 @@ export function Picture(props: PictureProps): JSX.Element {
         format={(value) => compact.format(value)}
         times={[0, 1, 2, 3].map((quarter) => {
           const { startMs = 0 } = bars[(quarter * bars.length) / 4] ?? {};
-          return (span === "day" ? hour : day).format(startMs);
+          return (span === "day" ? timeOfDay : day).format(startMs);
         })}
         picked={first === -1 ? undefined : [first * width, (last - first + 1) * width]}
         onPointerDown={(event) => {
