@@ -31,7 +31,11 @@ const untilProven = (service: ServiceProcess): Promise<void> =>
   );
 
 /** Of a service with backups in this bucket. */
-const environmentOf = (at: Workplace, bucket: Awaited<ReturnType<typeof startBucket>>, every: string) => ({
+const environmentOf = (
+  at: Workplace,
+  bucket: Awaited<ReturnType<typeof startBucket>>,
+  every: string,
+) => ({
   ...at.env,
   ...bucket.env,
   PLANTSTORE_TOKEN: TEST_TOKEN,
