@@ -247,7 +247,7 @@ export function replaySegment(
   file: string,
   { segment, until }: Step,
   from: number,
-  { isBounded = true, untilMs = Number.POSITIVE_INFINITY } = {},
+  { isBounded, untilMs }: { readonly isBounded: boolean; readonly untilMs: number },
 ) {
   let reached = from;
   let atMs: number | undefined;
