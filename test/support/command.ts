@@ -7,7 +7,7 @@ import { hasLimits } from "./limits.ts";
 export const launcher = join(import.meta.dir, "plantstore");
 const mainWithLimits = join(import.meta.dir, "main.ts");
 /** `npm test` has just built it, and it starts in half the time. */
-const isBuilt = process.env["PLANTSTORE_TEST_BUILT"] === "true";
+export const isBuilt = process.env["PLANTSTORE_TEST_BUILT"] === "true";
 const flags = ["--no-env-file", "--config=/dev/null", "--tsconfig-override=/dev/null"];
 const built = [process.execPath, ...flags, join(import.meta.dir, "../../dist/service/main.js")];
 
