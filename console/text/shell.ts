@@ -134,6 +134,12 @@ export const shell = {
     fr: "Se déconnecter sans enregistrer",
     es: "Cerrar sesión sin guardar",
   },
+  stopsImport: {
+    en: "The import of {file} stops. What it has stored stays.",
+    de: "Der Import von {file} hält an. Was er gespeichert hat, bleibt.",
+    fr: "L’import de {file} s’arrête. Ce qu’il a enregistré reste.",
+    es: "La importación de {file} se detiene. Lo que ha guardado queda.",
+  },
   losesEdits: {
     en: {
       one: "{count} edit is not saved. It will be lost.",

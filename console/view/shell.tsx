@@ -273,23 +273,34 @@ function Account(): JSX.Element {
 }
 
 /** What signing out would lose. */
-const departure = new Modal<{ readonly edits: number }>(() => [...ofPage(), unsaved.value]);
+const departure = new Modal<{ readonly edits: number; readonly file: string | undefined }>(() => [
+  ...ofPage(),
+  unsaved.value,
+  isImporting.value,
+]);
 
 function signOut(): void {
-  if (unsaved.value === 0) endSession("left");
-  else departure.open({ edits: unsaved.value });
+  const file = isImporting.value ? current.value?.file.name : undefined;
+  if (unsaved.value === 0 && file === undefined) endSession("left");
+  else departure.open({ edits: unsaved.value, file });
 }
 
 function DepartureDialog(): JSX.Element | null {
   const asked = departure.value;
   if (asked === undefined) return null;
+  const { edits, file } = asked;
   return (
     <QuestionDialog
       question={{
         title: t.shell.askSignOut,
-        label: t.shell.signOutAnyway,
+        label: edits > 0 ? t.shell.signOutAnyway : t.shell.signOut,
         kind: "danger",
-        content: <p>{plural(t.shell.losesEdits, asked.edits)}</p>,
+        content: (
+          <>
+            {edits > 0 && <p>{plural(t.shell.losesEdits, edits)}</p>}
+            {file !== undefined && <p>{fill(t.shell.stopsImport, { file })}</p>}
+          </>
+        ),
         run: async () => {
           endSession("left");
           return undefined;

@@ -229,6 +229,21 @@ describeInBrowser("an import", () => {
     expect(await service.findPlant(62n)).toMatchObject({ name: "Box" });
   });
 
+  it("that runs is named before its person signs out", async (visit) => {
+    const { page, user } = await visit.open({ at: "#/import" });
+    await page.context().route(SENT, () => undefined);
+    await user.chooseFile("held.ndjson", '{"id":65,"name":"Box"}\n');
+    await user.click("Start import");
+    const leave = () =>
+      user.click([/Signed in as/, "Sign out"], { text: "The import of held.ndjson stops." });
+    await leave();
+    await user.press("Escape", { button: "Cancel" });
+    await leave();
+    const asked = user.within(page.getByRole("dialog", { name: "Sign out?" }));
+    await asked.click("Sign out");
+    await user.see({ heading: "Sign in" });
+  });
+
   it("of any format and encoding stores what is new, recognises what is there, and names what it assumed", async (visit) => {
     const { user, service } = await visit.open({ at: "#/import" });
     const lines = '{"id":21,"name":"Fern"}\n{"id":22,"name":"Moss","tag":"green"}\n';
