@@ -100,12 +100,13 @@ export function startImports(): void {
     const changed = missing.length - left.length;
     if (changed > 0) current.value = { ...now, missing: left, removed: removed - changed };
   });
-  // A file and what became of it are of one person. A comparison is made again with another token of the same.
+  // A comparison is of one person: it ends with another, and is made again with another token of the same. An import
+  // that stopped with its token stays for the next one, whose name may be another.
   effect(() => {
     const now = current.peek();
-    if (token.value === undefined || now === undefined || isImporting.peek()) return;
-    if (now.by !== identity.peek()?.name) chooseAnother();
-    else if (now.batch === undefined) untracked(() => readAs(now, now.reading));
+    if (token.value === undefined || now === undefined || now.batch !== undefined) return;
+    if (now.by === identity.peek()?.name) untracked(() => readAs(now, now.reading));
+    else chooseAnother();
   });
 }
 

@@ -52,17 +52,6 @@ test("a comparison ends with another person, whatever ended the session before",
   expect([orders.length, working.size]).toEqual([1, 0]);
 });
 
-test("an import that ended is gone for another person, and stays for the same", () => {
-  for (const name of ["Anna", "Bernd"]) {
-    startImport({ file });
-    for (const worker of working as Set<EventTarget>)
-      worker.dispatchEvent(new MessageEvent("message", { data: { ending: "failed" } }));
-    endSession("expired");
-    signIn(name, other);
-    expect(current.value?.ending).toBe(name === "Anna" ? "failed" : undefined);
-  }
-});
-
 test("an import that runs survives the end of its token", () => {
   startImport({ file });
   endSession("expired");
