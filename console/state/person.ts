@@ -1,4 +1,4 @@
-/** What belongs to the person who is signed in, and nothing of which the next one may see. */
+/** State of the signed-in person. It is reset when they leave, so the next person never sees it. */
 
 import { batch, type Signal, signal } from "@preact/signals";
 

@@ -42,7 +42,7 @@ test("a plant that others changed between two changes of the range is left alone
   expect([plants, changedSince]).toEqual([1, 1]);
 });
 
-test("a journal of which the caller sees nothing is read only until the client leaves", async () => {
+test("a search through changes that the token cannot see stops when the client leaves", async () => {
   const leaving = new AbortController();
   let pages = 0;
   const store = {
